@@ -16,6 +16,7 @@ import (
 	awsautoscaling "github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	awscloudwatch "github.com/aws/aws-sdk-go-v2/service/cloudwatch"
 	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
+	awseks "github.com/aws/aws-sdk-go-v2/service/eks"
 	"github.com/aws/smithy-go/logging"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -29,6 +30,8 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/cloudwatch"
 	"github.com/node-drainer/node-drainer/pkg/cluster"
 	"github.com/node-drainer/node-drainer/pkg/ec2"
+	"github.com/node-drainer/node-drainer/pkg/nodegroup"
+	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
 // How long Kubernetes and the instance metadata may take to answer at the start.
@@ -44,6 +47,19 @@ type reader struct {
 	*cloudwatch.Alarms
 }
 
+// nodegroupReader reads managed node groups with their Auto Scaling groups, and their updates instead of Instance
+// Refreshes.
+type nodegroupReader struct {
+	reader
+	*nodegroup.Reader
+}
+
+// nodegroupWriter starts updates of managed node groups instead of Instance Refreshes.
+type nodegroupWriter struct {
+	writer
+	*nodegroup.Writer
+}
+
 // writer changes groups, and taints nodes.
 type writer struct {
 	*autoscaling.Writer
@@ -54,9 +70,10 @@ type writer struct {
 // clients are those of AWS and Kubernetes, and the configuration completed from them.
 type clients struct {
 	config rollout.Config
-	reader reader
+	reader rollout.Reader
 	writer writer
-	view   rollout.Cluster // nil without Kubernetes.
+	starts *nodegroup.Writer // nil unless managed node groups are updated
+	view   rollout.Cluster   // nil without Kubernetes.
 	close  func()
 
 	kubernetes kubernetes.Interface // nil without Kubernetes.
@@ -76,8 +93,12 @@ func (e *executor) connect(ctx context.Context, op operation) (*clients, error) 
 	c := &clients{config: e.settings.config(), close: func() {}}
 	c.config.Holder = holder()
 	machines := awsec2.NewFromConfig(cfg)
-	c.reader = reader{
+	read := reader{
 		autoscaling.NewReader(groups), ec2.NewLaunchReader(machines), cloudwatch.New(awscloudwatch.NewFromConfig(cfg)),
+	}
+	c.reader = read
+	if e.settings.Mode == refresh.ModeNodegroup {
+		c.reader, c.starts = nodegroups(cfg, read, machines, requestOf(e.settings))
 	}
 	c.writer.Writer, c.writer.Machines = autoscaling.NewWriter(groups), ec2.NewMachines(machines)
 	resumes := op == rollout.ActResume && e.settings.autoscaler != ""
@@ -91,6 +112,28 @@ func (e *executor) connect(ctx context.Context, op operation) (*clients, error) 
 		c.config.Self = id
 	}
 	return c, err
+}
+
+// nodegroups returns what reads managed node groups with their Auto Scaling groups, and what updates them.
+func nodegroups(
+	cfg aws.Config, groups reader, machines *awsec2.Client, r nodegroup.Request,
+) (nodegroupReader, *nodegroup.Writer) {
+	client := awseks.NewFromConfig(cfg)
+	launches := struct {
+		*ec2.LaunchReader
+		*ec2.SubnetReader
+	}{groups.LaunchReader, ec2.NewSubnetReader(machines)}
+	releases := nodegroup.NewReleases(cfg, ec2.SystemsManager(machines.Options()))
+	read := nodegroup.NewReader(client, groups, launches, releases, r)
+	return nodegroupReader{groups, read}, nodegroup.NewWriter(client)
+}
+
+// changes is what changes groups, in the mode of the configuration.
+func (c *clients) changes() rollout.Writer {
+	if c.starts != nil {
+		return nodegroupWriter{c.writer, c.starts}
+	}
+	return c.writer
 }
 
 // holder names this process to triggers on other hosts.

@@ -192,6 +192,7 @@ func (p *program) readOptions(cmd *cobra.Command, v operation) error {
 		}
 	}
 	errs = append(errs, unknownVariables(p.executor.environ, known)...)
+	implyMode(s)
 	s.plan = s.plan || v == opPlan
 	return s.check(v, errs)
 }
@@ -204,7 +205,7 @@ func (s *settings) check(v operation, errs []error) error {
 	case len(errs) == 0 && v == opWatch:
 		errs = append(s.conflicts(), s.watchConflicts()...)
 	case len(errs) == 0:
-		errs = s.conflicts()
+		errs = append(s.conflicts(), actionConflicts(s, v)...)
 	}
 	switch {
 	case len(errs) > 0:
@@ -213,4 +214,14 @@ func (s *settings) check(v operation, errs []error) error {
 		return errNoTarget
 	}
 	return nil
+}
+
+// actionConflicts returns an error for what can be done to an Instance Refresh, and not to an update of a node group.
+func actionConflicts(s *settings, v operation) []error {
+	ofRefreshes := []operation{rollout.ActCancel, rollout.ActRollback, rollout.ActPause}
+	if !s.nodegroups.selected() || !slices.Contains(ofRefreshes, v) {
+		return nil
+	}
+	return []error{fmt.Errorf("trigger %s is for Instance Refreshes: EKS has no call that does this to an update of a "+
+		"node group", v)}
 }

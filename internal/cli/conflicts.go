@@ -32,7 +32,7 @@ trigger --help lists the flags`)
 
 // namesGroups reports whether the settings select groups at all.
 func (s *settings) namesGroups() bool {
-	return len(s.Selection.Names) > 0 || s.Selection.Cluster != "" || len(s.tags) > 0
+	return len(s.Selection.Names) > 0 || s.Selection.Cluster != "" || len(s.tags) > 0 || s.nodegroups.selected()
 }
 
 // conflicts collects the combinations of settings that contradict themselves.
@@ -48,6 +48,7 @@ func (c *conflicts) addIf(applies bool, text string) {
 func (s *settings) conflicts() []error {
 	var c conflicts
 	s.addModeConflicts(&c)
+	addNodegroupConflicts(s, &c)
 	s.addWaitConflicts(&c)
 	s.addSelectionConflicts(&c)
 	s.addKubernetesConflicts(&c)
@@ -65,19 +66,25 @@ func (s *settings) flagName(name string) string {
 // addModeConflicts adds the options that the mode does not have.
 func (s *settings) addModeConflicts(c *conflicts) {
 	ofRefresh := []string{
-		"launch-template-version", "skip-matching", "strategy", "min-healthy", "max-healthy", "warmup",
-		"checkpoints", "checkpoint-delay", "bake", "alarm", "auto-rollback", "pin", "standby",
-		"on-conflict", "no-wait",
+		"skip-matching", "strategy", "min-healthy", "max-healthy", "warmup", "checkpoints", "checkpoint-delay", "bake",
+		"alarm", "auto-rollback", "pin", "standby",
 	}
+	byAWS := []string{"launch-template-version", "on-conflict", "no-wait"}
 	inBatches := []string{"max-age", "instance", "exclude-node-label", "batch", "between", "order"}
 	switch s.Mode {
 	case refresh.ModeRefresh:
 		s.addForOther(c, inBatches, refresh.ModeUnhealthy, refresh.ModeStandby)
 		s.addForOther(c, []string{"surge-step"}, refresh.ModeUnhealthy)
+	case refresh.ModeNodegroup:
+		s.addForOther(c, ofRefresh, refresh.ModeRefresh)
+		s.addForOther(c, inBatches, refresh.ModeUnhealthy, refresh.ModeStandby)
+		s.addForOther(c, []string{"surge-step"}, refresh.ModeUnhealthy)
 	case refresh.ModeUnhealthy:
 		s.addForOther(c, ofRefresh, refresh.ModeRefresh)
+		s.addForOther(c, byAWS, refresh.ModeRefresh, refresh.ModeNodegroup)
 	case refresh.ModeStandby:
 		s.addForOther(c, ofRefresh, refresh.ModeRefresh)
+		s.addForOther(c, byAWS, refresh.ModeRefresh, refresh.ModeNodegroup)
 		s.addForOther(c, []string{"surge", "raise-max"}, refresh.ModeRefresh, refresh.ModeUnhealthy)
 		s.addForOther(c, []string{"surge-step"}, refresh.ModeUnhealthy)
 	}
@@ -88,6 +95,8 @@ func (s *settings) addModeConflicts(c *conflicts) {
 		s.flagName("then")+" "+string(s.Pace.Then)+" needs Kubernetes: leave it or --no-kubernetes out")
 	c.addIf(s.Mode == refresh.ModeRefresh && s.Together == refresh.PhaseSurge,
 		s.flagName("together")+" surge is for mode unhealthy: an Instance Refresh launches and terminates in turns")
+	c.addIf(s.Mode == refresh.ModeNodegroup && s.Together == refresh.PhaseSurge,
+		s.flagName("together")+" surge is for mode unhealthy: EKS launches and terminates in turns")
 	c.addIf(s.Mode == refresh.ModeStandby && s.Together == refresh.PhaseSurge,
 		s.flagName("together")+" surge is for mode unhealthy: mode standby has no surge")
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/ec2"
+	"github.com/node-drainer/node-drainer/pkg/nodegroup"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 	"github.com/node-drainer/node-drainer/test/docs"
 )
@@ -110,6 +111,9 @@ func TestDocsPermissions(t *testing.T) {
 		{"autoscaling", reflect.TypeFor[autoscaling.ChangesAPI]()},
 		{"ec2", reflect.TypeFor[ec2.LaunchAPI]()},
 		{"ec2", reflect.TypeFor[ec2.MachinesAPI]()},
+		{"ec2", reflect.TypeFor[ec2.SubnetAPI]()},
+		{"eks", reflect.TypeFor[nodegroup.ReaderAPI]()},
+		{"eks", reflect.TypeFor[nodegroup.WriterAPI]()},
 	} {
 		for method := range api.calls.Methods() {
 			called[api.service+":"+method.Name] = true
@@ -118,7 +122,7 @@ func TestDocsPermissions(t *testing.T) {
 	want := slices.Sorted(maps.Keys(called))
 	_, section, _ := strings.Cut(docs.Pages(t)["docs/iam.md"], "\n## What the trigger may do\n")
 	table, _, _ := strings.Cut(section, "\n\nFor ")
-	named := regexp.MustCompile(`\b(?:autoscaling|ec2):[A-Z]\w+`).FindAllString(table, -1)
+	named := regexp.MustCompile(`\b(?:autoscaling|ec2|eks):[A-Z]\w+`).FindAllString(table, -1)
 	slices.Sort(named)
 	if named = slices.Compact(named); !slices.Equal(named, want) {
 		t.Errorf("the table in docs/iam.md has %q, the trigger calls %q", named, want)

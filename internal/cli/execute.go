@@ -43,7 +43,7 @@ func (e *executor) execute(ctx context.Context, op operation) (code int, err err
 		return 0, e.watchGroups(ctx, c)
 	}
 	return e.change(r, func() (report.Rollout, error) {
-		t := rollout.New(c.config, c.reader, c.writer, c.view, r)
+		t := rollout.New(c.config, c.reader, c.changes(), c.view, r)
 		if op == opRun {
 			return t.Run(ctx)
 		}

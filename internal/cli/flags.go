@@ -43,6 +43,7 @@ func sections(s *settings) []section {
 		{"Targets", forGroups, targetOptions(s)},
 		{"What is outdated", forRollouts, outdatedOptions(s)},
 		{"How it is replaced", forRollouts, replacementOptions(s)},
+		{"Mode nodegroup", forRollouts, nodegroupOptions(s)},
 		{"Mode refresh", forRollouts, slices.Concat(paceOptions(s), safetyOptions(s), exceptionOptions(s))},
 		{"Modes unhealthy and standby", forRollouts, batchOptions(s)},
 		{"Gates", forRollouts, gateOptions(s)},
@@ -69,7 +70,7 @@ func (s section) flagSet() *pflag.FlagSet {
 }
 
 func targetOptions(s *settings) []*option {
-	return []*option{
+	return append([]*option{
 		list(&s.Selection.Names, "asg", "NAME",
 			"Auto Scaling group. Separate several by commas, or repeat the flag.").limiting(),
 		textOption(&s.Selection.Cluster, "cluster", "NAME",
@@ -81,8 +82,8 @@ func targetOptions(s *settings) []*option {
 			checked(regexp.MustCompile(`^[^=]+(=.+)?$`).MatchString, "KEY=VALUE, or KEY alone for any value"),
 		boolean(&s.AllowManaged, "allow-managed-nodegroup",
 			`Allow groups of EKS managed node groups. EKS replaces their nodes itself (UpdateNodegroupVersion),
-			and does not know of a refresh that bypasses it.`),
-	}
+			and does not know of a refresh that bypasses it: see --nodegroup.`),
+	}, nodegroupTargets(s)...)
 }
 
 func outdatedOptions(s *settings) []*option {
@@ -90,7 +91,8 @@ func outdatedOptions(s *settings) []*option {
 		textOption(&s.Version, "launch-template-version", "VERSION",
 			`Version of the group's launch template to replace instances by: a number, '$Latest' or '$Default',
 			in quotes. If not set, it is the group's own. AWS sets it on the group when the Instance Refresh
-			has succeeded. Mode refresh only.`).
+			has succeeded. In mode nodegroup it is a version of the node group's launch template, and '$Latest' if not
+			set. Modes refresh and nodegroup only.`).
 			checked(regexp.MustCompile(`^(\$Latest|\$Default|[1-9][0-9]*)$`).MatchString,
 				"a number, '$Latest' or '$Default', in single quotes for the shell"),
 		boolean(&s.All, "all",
@@ -117,8 +119,9 @@ func replacementOptions(s *settings) []*option {
 			trigger. Unhealthy marks outdated instances in batches, so that the group replaces them; the
 			trigger must keep running. Standby moves them into Standby in batches, so that the group launches a
 			replacement for each, and terminates them when these are in service and their nodes are ready; it needs
-			no maintenance policy and no surge, and the trigger must keep running.`,
-			refresh.ModeRefresh, refresh.ModeUnhealthy, refresh.ModeStandby),
+			no maintenance policy and no surge, and the trigger must keep running. Nodegroup has EKS update managed node
+			groups, as --nodegroup and --all-nodegroups request it.`,
+			refresh.ModeRefresh, refresh.ModeUnhealthy, refresh.ModeStandby, refresh.ModeNodegroup),
 		amount(pointer(&s.surge), "", "surge",
 			`Instances that are launched before as many are terminated: a number, or a percentage of the desired
 			capacity, at least one. In mode refresh the default is 10%. In mode unhealthy the desired capacity

@@ -106,7 +106,7 @@ func (w *watchProcess) run(ctx context.Context) error {
 // watchAs watches until ctx ends.
 func (w *watchProcess) watchAs(ctx context.Context, env rollout.WatchEnvironment) error {
 	c := w.clients
-	if err := rollout.NewWatcher(c.config, c.reader, c.writer, c.view, env).Run(ctx); err != nil {
+	if err := rollout.NewWatcher(c.config, c.reader, c.changes(), c.view, env).Run(ctx); err != nil {
 		return fmt.Errorf("write the output: %w", err)
 	}
 	return nil

@@ -17,7 +17,7 @@ func TestInvalidValues(t *testing.T) {
 		environ []string
 		want    []string
 	}{
-		{"mode", "--mode rolling", nil, []string{`--mode is "rolling": must be refresh, unhealthy or standby`}},
+		{"mode", "--mode rolling", nil, []string{`--mode is "rolling": must be refresh, unhealthy, standby or nodegroup`}},
 		{"variable", "", []string{"TRIGGER_ON_CONFLICT=stop"}, []string{`TRIGGER_ON_CONFLICT is "stop": must be attach, wait, cancel or fail`}},
 		{"duration without a unit", "--timeout 90", nil, []string{`--timeout is "90": must be a duration with a unit, such as 90s, 15m or 2h, from 0s to 336h`}},
 		{"duration above the limit of AWS", "--bake 49h", nil, []string{`--bake is "49h": must be a duration with a unit, such as 90s, 15m or 2h, from 0s to 48h`}},

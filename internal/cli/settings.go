@@ -30,6 +30,8 @@ type settings struct {
 
 	autoscaler string // the Deployment to pause, NAMESPACE/NAME
 
+	nodegroups nodegroupSettings
+
 	cloud        cloud.Config
 	kubeconfig   string
 	context      string
@@ -75,6 +77,9 @@ func (s *settings) config() rollout.Config {
 	c := s.Config
 	c.Selection.Tags, _ = tagsOf(s.tags)
 	c.Order = c.Selection.Names
+	if c.Mode == refresh.ModeNodegroup { // The request selects them.
+		c.Order, c.Selection, c.Version = s.nodegroups.request.Names, refresh.Selection{}, ""
+	}
 	c.Wait = !s.noWait
 	if s.gate != (gate.Gate{}) {
 		c.Gate = s.gate

@@ -74,7 +74,7 @@ func startChanges(before, after Group) []change {
 		if after.Attached {
 			what = "was active and is followed"
 		}
-		words := fmt.Sprintf("instance refresh %s %s: %s", after.Refresh, what, rest)
+		words := fmt.Sprintf("%s %s %s: %s", after.Mode.Operation(), after.Refresh, what, rest)
 		return []change{{kind: kindStarted, text: words}}
 	case after.Mode.InBatches() && after.Phase == Replacing && before.Phase != Replacing:
 		return []change{{kind: kindStarted, text: "replacing instances in batches: " + rest}}
@@ -91,7 +91,7 @@ func statusChanges(before, after Group) []change {
 		return nil
 	}
 	c := change{kind: kindStatus, level: levelOf(after.Status)}
-	c.text = joinNonEmpty(": ", "instance refresh "+after.Status, after.Reason)
+	c.text = joinNonEmpty(": ", after.Mode.Operation()+" "+after.Status, after.Reason)
 	return []change{c}
 }
 
@@ -106,8 +106,10 @@ func levelOf(status string) refresh.Level {
 }
 
 func phaseChanges(before, after Group) []change {
+	operation := after.Mode.Operation()
+	operation = operation[strings.LastIndexByte(operation, ' ')+1:]
 	text := map[Phase]string{
-		Queued: "queued", Draining: "the refresh has ended, old nodes are still being drained",
+		Queued: "queued", Draining: "the " + operation + " has ended, old nodes are still being drained",
 	}[after.Phase]
 	if after.Phase == before.Phase || text == "" {
 		return nil

@@ -13,7 +13,8 @@ import (
 type Plan struct {
 	Group     string            `json:"group"`
 	Mode      refresh.Mode      `json:"mode"`
-	Target    string            `json:"target"` // What its instances should have been launched from, as text.
+	Nodegroup string            `json:"nodegroup,omitempty"` // The EKS managed node group that the group belongs to.
+	Target    string            `json:"target"`              // What its instances should have been launched from, as text.
 	Desired   int               `json:"desired"`
 	Outdated  int               `json:"outdated"`                // How many will be replaced.
 	Kept      int               `json:"kept"`                    // How many are outdated and will not be replaced.
@@ -50,6 +51,7 @@ type Rollout struct {
 type Group struct {
 	Name      string         `json:"group"`
 	Mode      refresh.Mode   `json:"mode"`
+	Nodegroup string         `json:"nodegroup,omitempty"` // The EKS managed node group that the group belongs to.
 	Phase     Phase          `json:"phase"`
 	Target    string         `json:"target"`
 	Desired   int            `json:"desired"`

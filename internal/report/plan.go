@@ -29,7 +29,7 @@ func (p Plan) lines(cells int) []line {
 		all = append(all, paragraph(2, plain, "target: "+p.Target, cells)...)
 	}
 	if p.Active != "" {
-		all = append(all, paragraph(2, yellow, "instance refresh "+p.Active+" is active", cells)...)
+		all = append(all, paragraph(2, yellow, p.Mode.Operation()+" "+p.Active+" is active", cells)...)
 	}
 	if held := holdLines(p.Holds, cells); held != nil {
 		all = append(append(all, plainLine()), held...)

@@ -43,9 +43,9 @@ func failedText(g Group) string {
 
 func (g Group) newestRefresh() string {
 	if g.Refresh == "" {
-		return "no instance refresh is known"
+		return "no " + g.Mode.Operation() + " is known"
 	}
-	return fmt.Sprintf("instance refresh %s %s, %d %%", g.Refresh, g.Status, g.Percent)
+	return fmt.Sprintf("%s %s %s, %d %%", g.Mode.Operation(), g.Refresh, g.Status, g.Percent)
 }
 
 // retainedText names the retained instances, whose termination was abandoned, and says what to do.

@@ -79,14 +79,14 @@ func headline(r Rollout) string {
 
 // facts returns the rows of a group's table. Those without a value are left out.
 func (r Rollout) facts(g Group) [][2]string {
-	refresh := joinNonEmpty(", ", joinNonEmpty(" ", g.Refresh, g.Status), g.Reason)
+	operation, update := g.Mode.Operation(), joinNonEmpty(", ", joinNonEmpty(" ", g.Refresh, g.Status), g.Reason)
 	if g.Attached {
-		refresh += " (it was active before)"
+		update += " (it was active before)"
 	}
 	return [][2]string{
 		{"Mode", string(g.Mode)},
 		{"Target", g.Target},
-		{"Instance refresh", refresh},
+		{strings.ToUpper(operation[:1]) + operation[1:], update},
 		{"Replaced", g.replaced()},
 		{"Instances", g.counts()},
 		{"Retained", retainedText(g)},

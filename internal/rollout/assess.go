@@ -28,7 +28,7 @@ func (p policy) criteria(instances []refresh.Instance) refresh.Criteria {
 	return refresh.Criteria{
 		Version: p.cfg.Version, MaxAge: p.cfg.MaxAge, Only: p.cfg.Only, All: p.cfg.All,
 		Exclude:          p.excluded(instances),
-		IncludeProtected: p.cfg.Preferences.Protected == "Refresh",
+		IncludeProtected: p.cfg.Preferences.Protected == "Refresh" || p.cfg.Mode == refresh.ModeNodegroup,
 		IncludeStandby:   p.cfg.Mode == refresh.ModeRefresh && p.cfg.Preferences.Standby == "Terminate",
 	}
 }
@@ -102,6 +102,10 @@ func (p policy) assess(g refresh.Group, t refresh.Templates, now time.Time) asse
 	a := assessment{target: t.Resolve(g, p.cfg.Version), verdicts: map[string]refresh.Verdict{}}
 	for _, i := range g.Instances {
 		a.verdicts[i.ID] = refresh.Outdated(i, a.target, t, criteria, now)
+	}
+	if g.Nodegroup != nil {
+		refresh.OutdatedNodes(g, a.verdicts)
+		a.target = refresh.NodegroupTarget(g)
 	}
 	return a
 }

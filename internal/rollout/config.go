@@ -61,7 +61,7 @@ func (c Config) rollsBack() bool { return c.Preferences.AutoRollback || c.OnInte
 
 // holdsAny reports whether a rollout changes a group in a way that AWS does not exclude for two clients.
 func (c Config) holdsAny() bool {
-	return c.Mode.InBatches() || len(c.Suspend) > 0 || c.RaiseMax || len(c.Windows) > 0
+	return c.Mode.InBatches() || len(c.Suspend) > 0 || c.RaiseMax || len(c.Windows) > 0 && c.Mode != refresh.ModeNodegroup
 }
 
 // Conflict is what to do if a refresh of the group is under way already.

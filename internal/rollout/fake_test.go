@@ -307,6 +307,7 @@ type fakeCluster struct {
 	labels  map[string]map[string]string
 	drains  map[string]string
 	stale   error
+	blocked map[string]cluster.Load // by the names of nodes
 }
 
 func (n *fakeCluster) Stale() error {
@@ -326,10 +327,6 @@ func (n *fakeCluster) Node(id string) (cluster.Node, bool) {
 		node.Drain = &cluster.Drain{Reason: "Draining", Message: message}
 	}
 	return node, true
-}
-
-func (n *fakeCluster) Loads(context.Context, []string) (map[string]cluster.Load, error) {
-	return nil, nil
 }
 
 // defaults is the configuration of a run by an Instance Refresh.

@@ -21,6 +21,8 @@ type group struct {
 	gates    *gates     // of a rollout; nil otherwise
 	newNodes *scaleDown // of a rollout; nil otherwise
 	stale    bool       // The nodes were stale when the group was described last.
+
+	evictions *evictions // of a node group update that is followed; nil otherwise
 }
 
 // describe reads the group again, with one call, and another for its warm pool.
@@ -93,7 +95,9 @@ func (g *group) countOutdated() {
 // show shows how far the group is, and the refresh if one is followed.
 func (g *group) show(status *refresh.Refresh) {
 	a := g.state.assess()
+	g.state.countMore(a)
 	g.progress.set(func(p *report.Group) {
+		p.Total = len(g.state.old)
 		p.Desired, p.Instances = g.state.group.Desired, instancesOf(g.state.group)
 		for n, i := range g.state.group.Instances {
 			p.Instances[n].Old = g.state.isOld(i, a)
@@ -101,7 +105,8 @@ func (g *group) show(status *refresh.Refresh) {
 		p.Gone = g.state.replaced()
 		if status != nil {
 			p.Status, p.Reason, p.Percent = status.Status, status.Reason, status.Percent
-		} else if p.Total > 0 && p.Refresh == "" {
+		}
+		if p.Total > 0 && (status == nil && p.Refresh == "" || status != nil && status.Update != nil) {
 			p.Percent = 100 * p.Gone / p.Total
 		}
 		p.Phase = phaseOf(p.Phase, status)

@@ -43,10 +43,11 @@ func (h hours) await(ctx context.Context, changed bool) error {
 // the windows were closed, or that another trigger follows.
 func (h hours) keep(ctx context.Context, f refresh.Refresh) error {
 	now, g := time.Now(), h.group.state.group
-	if _, held := refresh.HeldByOther(g, h.group.cfg.Holder, now); held || len(h.group.cfg.Windows) == 0 {
+	_, held := refresh.HeldByOther(g, h.group.cfg.Holder, now)
+	switch {
+	case held, len(h.group.cfg.Windows) == 0, h.group.cfg.Mode == refresh.ModeNodegroup: // EKS does not pause an update.
 		return nil
-	}
-	if h.open() {
+	case h.open():
 		return h.resume(ctx)
 	}
 	replaces := f.Status == refresh.StatusPending || f.Status == refresh.StatusInProgress

@@ -91,12 +91,18 @@ func (r *instanceRefresh) settle(ctx context.Context) (settled bool, err error) 
 }
 
 func describeActive(active refresh.Refresh) string {
-	return fmt.Sprintf("instance refresh %s is under way (%s, %d %%)", active.ID, active.Status, active.Percent)
+	if active.Update != nil {
+		return fmt.Sprintf("%s is in progress", active.Name())
+	}
+	return fmt.Sprintf("%s is under way (%s, %d %%)", active.Name(), active.Status, active.Percent)
 }
 
 // comparePreferences notes which preferences of a refresh that is followed are not those of the configuration.
 func (r *instanceRefresh) comparePreferences(active refresh.Refresh) {
 	s := r.group.state
+	if active.Update != nil {
+		return
+	}
 	if others := active.Preferences.DifferencesFrom(s.policy.preferences(s.group)); len(others) > 0 {
 		r.group.progress.note(refresh.Warn, "instance refresh %s has other preferences than requested: %s; they cannot "+
 			"be changed, but --on-conflict cancel starts another one", active.ID, strings.Join(others, "; "))
@@ -288,7 +294,7 @@ func failureOf(f refresh.Refresh) error {
 
 // describeStatus is the refresh and its status, with the reasons that AWS gives.
 func describeStatus(f refresh.Refresh) string {
-	what := fmt.Sprintf("instance refresh %s is %s", f.ID, f.Status)
+	what := fmt.Sprintf("%s is %s", f.Name(), f.Status)
 	reasons := []string{what, f.Reason, f.RollbackReason}
 	reasons = slices.DeleteFunc(reasons, func(s string) bool { return s == "" })
 	return strings.Join(reasons, ": ")

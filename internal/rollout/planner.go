@@ -45,6 +45,7 @@ type Reader interface {
 type Cluster interface {
 	Node(instanceID string) (cluster.Node, bool)
 	Loads(ctx context.Context, nodes []string) (map[string]cluster.Load, error)
+	SinglePods(ctx context.Context, loads map[string]cluster.Load) ([]string, error)
 	// Stale returns why Node may return what is not so any more, or nil.
 	Stale() error
 }
@@ -165,10 +166,25 @@ func (p *Planner) facts(
 	if len(f.Preferences.Alarms) > 0 {
 		f.AlarmStates, f.AlarmsUnknown = p.reader.States(ctx, f.Preferences.Alarms)
 	}
-	if p.policy.nodes.cluster != nil {
-		f.Cluster, f.LongestGrace = p.clusterFacts(g, a, loads)
+	if p.policy.nodes.cluster == nil {
+		return f, nil
 	}
-	return f, nil
+	f.Cluster, f.LongestGrace = p.clusterFacts(g, a, loads)
+	if g.Nodegroup != nil {
+		f.Cluster.Single, f.Cluster.SingleUnknown = p.policy.nodes.cluster.SinglePods(ctx, p.loadsOf(g, loads))
+	}
+	return f, ctx.Err()
+}
+
+// loadsOf are those of the loads that are of the group's nodes.
+func (p *Planner) loadsOf(g refresh.Group, loads map[string]cluster.Load) map[string]cluster.Load {
+	own := map[string]cluster.Load{}
+	for _, i := range g.Instances {
+		if node := p.policy.nodes.of(i.ID); node != nil {
+			own[node.Name] = loads[node.Name]
+		}
+	}
+	return own
 }
 
 // clusterFacts gathers which nodes are missing or not ready, and what blocks or delays the drains of the
@@ -281,7 +297,8 @@ func (p *Planner) plan(
 	ctx context.Context, g refresh.Group, a assessment, loads map[string]cluster.Load,
 ) (report.Plan, error) {
 	plan := report.Plan{
-		Group: g.Name, Mode: p.policy.cfg.Mode, Target: a.target.Text, Newer: a.target.Newer, Desired: g.Desired,
+		Group: g.Name, Mode: p.policy.cfg.Mode, Nodegroup: g.ManagedNodegroup(), Target: a.target.Text,
+		Newer: a.target.Newer, Desired: g.Desired,
 		Outdated: len(a.outdated()), Kept: len(a.kept()), Holds: p.holds(ctx, g),
 		Instances: []report.Planned{}, Findings: []refresh.Finding{}, // empty, not null, in JSON
 	}

@@ -30,7 +30,8 @@ func newProgress(
 	p := &progress{reporter: reporter, nodes: nodes, r: report.Rollout{Started: time.Now(), Groups: []report.Group{}}}
 	for _, g := range groups {
 		p.r.Groups = append(p.r.Groups, report.Group{
-			Name: g.Name, Mode: mode, Phase: report.Queued, Desired: g.Desired, Instances: instancesOf(g),
+			Name: g.Name, Mode: mode, Nodegroup: g.ManagedNodegroup(), Phase: report.Queued,
+			Desired: g.Desired, Instances: instancesOf(g),
 		})
 	}
 	return p

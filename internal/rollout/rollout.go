@@ -136,7 +136,7 @@ func (r *rollout) check(ctx context.Context) error {
 // checkAgain is check for a group that is read.
 func (r *rollout) checkAgain(ctx context.Context) (err error) {
 	var active *refresh.Refresh
-	if r.group.cfg.Mode == refresh.ModeRefresh || r.group.state.anyOutdated() {
+	if !r.group.cfg.Mode.InBatches() || r.group.state.anyOutdated() {
 		if active, err = r.group.planner.activeRefresh(ctx, r.group.name); err != nil {
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 // scenario is a rollout of three instances, and what is expected of it. Only want must be set.
 type scenario struct {
 	do     Action // instead of a rollout
+	nodes  Cluster
 	change func(*Config)
 	before func(*fakeAWS)
 	script func(a *fakeAWS, reads int) // runs before each read of the group
@@ -40,7 +41,7 @@ func (s scenario) run(t *testing.T, cfg Config) {
 	if s.stop > 0 {
 		defer time.AfterFunc(s.stop, cancel).Stop()
 	}
-	trigger := New(cfg, a, a, nil, nil)
+	trigger := New(cfg, a, a, s.nodes, nil)
 	run := trigger.Run
 	if s.do != "" {
 		run = func(ctx context.Context) (report.Rollout, error) { return trigger.Act(ctx, s.do) }

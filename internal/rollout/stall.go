@@ -29,7 +29,7 @@ func (s *stall) check(f *refresh.Refresh, waiting string) error {
 		s.fingerprint, s.since = fingerprint, now
 		return nil
 	}
-	if f != nil && !s.group.hours.open() {
+	if f != nil && f.Update == nil && !s.group.hours.open() {
 		s.since = now // The refresh is paused.
 		return nil
 	}
@@ -47,7 +47,7 @@ func (s *stall) message(f *refresh.Refresh, waiting string) string {
 		message += ": " + waiting
 	}
 	if f != nil {
-		message += fmt.Sprintf(": instance refresh %s is %s at %d %%", f.ID, f.Status, f.Percent)
+		message += fmt.Sprintf(": %s is %s at %d %%", f.Name(), f.Status, f.Percent)
 		if f.Reason != "" {
 			message += ": " + f.Reason
 		}

@@ -57,6 +57,17 @@ func (s *state) count() {
 	}
 }
 
+// countMore adds, during an update of a managed node group, the instances that it makes outdated: EKS sets the new
+// version on the Auto Scaling group only some time after the update has begun.
+func (s *state) countMore(a assessment) {
+	if s.old == nil || s.group.Nodegroup == nil || !s.group.Nodegroup.Updating {
+		return
+	}
+	for _, id := range a.outdated() {
+		s.old[id] = true
+	}
+}
+
 // replaceable are the instances that are to be replaced, or terminate already. With Config.All they are
 // among those that were counted at the start: their replacements are not replaced again.
 func (s *state) replaceable() []string {

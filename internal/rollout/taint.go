@@ -75,7 +75,7 @@ func (t *taints) leavesNoNode() bool {
 		return false
 	}
 	switch t.group.cfg.Mode {
-	case refresh.ModeStandby:
+	case refresh.ModeStandby, refresh.ModeNodegroup:
 		return false
 	case refresh.ModeRefresh:
 	case refresh.ModeUnhealthy:

@@ -108,6 +108,8 @@ func (t *Trigger) newRollout(g *group, all *turns) *rollout {
 	switch unhealthy := (marker{g, t.writer, marks{}}); t.cfg.Mode {
 	case refresh.ModeRefresh:
 		by = &instanceRefresh{group: g, aws: t.writer}
+	case refresh.ModeNodegroup:
+		by = &nodegroupUpdate{&instanceRefresh{group: g, aws: t.writer}}
 	case refresh.ModeUnhealthy:
 		inBatches.by = unhealthy
 	case refresh.ModeStandby:

@@ -250,7 +250,7 @@ func (w *Watcher) waiting(g refresh.Group, a assessment) string {
 
 // mayStart reports whether the rollout may start, or follow a refresh. A refusal is noted once.
 func (w *Watcher) mayStart(plan report.Plan) bool {
-	follows := w.cfg.Mode == refresh.ModeRefresh && plan.Active != ""
+	follows := !w.cfg.Mode.InBatches() && plan.Active != ""
 	refused := refresh.Refused(plan.Findings, w.cfg.Allow)
 	if conflict := w.conflict(plan); conflict != "" {
 		w.notes.once(plan.Group, "not started: "+conflict)
@@ -272,7 +272,7 @@ func (w *Watcher) mayStart(plan report.Plan) bool {
 func (w *Watcher) conflict(plan report.Plan) string {
 	for _, f := range plan.Findings {
 		other := w.cfg.OnConflict == Attach && f.Level == refresh.Warn || w.cfg.OnConflict == Fail
-		if f.Check == refresh.CheckActive && w.cfg.Mode == refresh.ModeRefresh && plan.Active != "" && other {
+		if f.Check == refresh.CheckActive && !w.cfg.Mode.InBatches() && plan.Active != "" && other {
 			return f.Text
 		}
 	}

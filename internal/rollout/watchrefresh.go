@@ -23,6 +23,7 @@ func watchRefresh(
 		if err != nil || !status.Active() || ready.endsUnready(status) != "" {
 			return status, err
 		}
+		g.evictions.note(ctx, status)
 		tried, err := points.pass(ctx, status)
 		if err != nil {
 			return status, err

@@ -64,13 +64,14 @@ type Reader struct {
 
 	mu    sync.Mutex
 	known map[string]refresh.Nodegroup // By the names of the Auto Scaling groups.
+	ended map[string]refresh.Refresh   // Updates that have ended, by their ids. They do not change any more.
 }
 
 // NewReader returns a Reader. The clients must retry what AWS throttles.
 func NewReader(api ReaderAPI, groups Groups, machines Machines, releases *Releases, r Request) *Reader {
 	return &Reader{
 		api: api, groups: groups, machines: machines, releases: releases, request: r,
-		known: map[string]refresh.Nodegroup{},
+		known: map[string]refresh.Nodegroup{}, ended: map[string]refresh.Refresh{},
 	}
 }
 
@@ -193,6 +194,13 @@ func (r *Reader) describe(ctx context.Context, name string) (described, error) {
 	}
 	d := toDescribed(out.Nodegroup)
 	d.group.Force = r.request.Force
+	if d.group.Status == refresh.NodegroupUpdating {
+		updates, err := r.updates(ctx, "", name)
+		if err != nil {
+			return described{}, err
+		}
+		d.group.Updating = slices.ContainsFunc(updates, refresh.Refresh.Active)
+	}
 	return d, nil
 }
 
@@ -289,13 +297,17 @@ func (r *Reader) addSubnets(ctx context.Context, groups []refresh.Group) error {
 
 // Refreshes returns the updates of the group's node group to other versions, the newest first.
 func (r *Reader) Refreshes(ctx context.Context, group string) ([]refresh.Refresh, error) {
-	n := r.nodegroupOf(group)
+	return r.updates(ctx, group, r.nodegroupOf(group))
+}
+
+// updates returns the updates of a node group to other versions, the newest first. Those that have ended are read once.
+func (r *Reader) updates(ctx context.Context, group, nodegroup string) ([]refresh.Refresh, error) {
 	var ids []string
-	pages := sdk.NewListUpdatesPaginator(r.api, &sdk.ListUpdatesInput{Name: &r.request.Cluster, NodegroupName: &n})
+	pages := sdk.NewListUpdatesPaginator(r.api, &sdk.ListUpdatesInput{Name: &r.request.Cluster, NodegroupName: &nodegroup})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return nil, r.missing(n, err)
+			return nil, r.missing(nodegroup, err)
 		}
 		ids = append(ids, page.UpdateIds...)
 	}
@@ -304,7 +316,7 @@ func (r *Reader) Refreshes(ctx context.Context, group string) ([]refresh.Refresh
 	calls.SetLimit(callsAtOnce)
 	for i, id := range ids {
 		calls.Go(func() (err error) {
-			all[i], err = r.Refresh(ctx, group, id)
+			all[i], err = r.update(ctx, group, nodegroup, id)
 			return err
 		})
 	}
@@ -318,14 +330,30 @@ func (r *Reader) Refreshes(ctx context.Context, group string) ([]refresh.Refresh
 
 // Refresh returns one update of the group's node group.
 func (r *Reader) Refresh(ctx context.Context, group, id string) (refresh.Refresh, error) {
-	n := r.nodegroupOf(group)
+	return r.update(ctx, group, r.nodegroupOf(group), id)
+}
+
+func (r *Reader) update(ctx context.Context, group, nodegroup, id string) (refresh.Refresh, error) {
+	r.mu.Lock()
+	f, known := r.ended[id]
+	r.mu.Unlock()
+	if known {
+		f.Group = group
+		return f, nil
+	}
 	out, err := r.api.DescribeUpdate(ctx, &sdk.DescribeUpdateInput{
-		Name: &r.request.Cluster, NodegroupName: &n, UpdateId: &id,
+		Name: &r.request.Cluster, NodegroupName: &nodegroup, UpdateId: &id,
 	})
 	if err != nil {
-		return refresh.Refresh{}, r.missing(n, err)
+		return refresh.Refresh{}, r.missing(nodegroup, err)
 	}
-	return toRefresh(group, out.Update), nil
+	f = toRefresh(group, out.Update)
+	if !f.Active() {
+		r.mu.Lock()
+		r.ended[id] = f
+		r.mu.Unlock()
+	}
+	return f, nil
 }
 
 func (r *Reader) nodegroupOf(group string) string {

@@ -12,6 +12,7 @@ import (
 type Nodegroup struct {
 	Cluster, Name  string
 	Status         string // In the API's words: ACTIVE, UPDATING, DEGRADED, …
+	Updating       bool   // An update to another version is in progress; of UPDATING there are other causes.
 	ClusterVersion string // The Kubernetes version of the control plane: "1.31".
 	Has            NodeVersion
 	Wants          NodeVersion // What was requested; else what is newest.
@@ -102,7 +103,7 @@ func (v NodeVersion) agrees(other NodeVersion) bool { return len(v.differences(o
 // the group's own version as it was. The launch template that EKS has set on the Auto Scaling group tells new from old
 // then.
 func (n *Nodegroup) reasons(g Group, byTemplate map[string]Verdict) []Reason {
-	if n.Status == NodegroupUpdating {
+	if n.Updating {
 		return nil
 	}
 	for _, i := range g.Instances {
@@ -112,6 +113,9 @@ func (n *Nodegroup) reasons(g Group, byTemplate map[string]Verdict) []Reason {
 	}
 	return n.Has.differences(n.Wants)
 }
+
+// IsUpdated reports whether the group has what its nodes are to have.
+func (n *Nodegroup) IsUpdated() bool { return n.Has.agrees(n.Wants) }
 
 // OutdatedNodes adds to the verdicts, which compare the launch templates of the instances with that of their Auto
 // Scaling group, what is outdated because the managed node group is.

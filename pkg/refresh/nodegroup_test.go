@@ -37,8 +37,9 @@ func TestOutdatedNodes(t *testing.T) {
 		{"another release", older, "44", "release-version|release-version|"},
 		{"another Kubernetes version", func(n *Nodegroup) { n.Wants.Kubernetes, n.Wants.Release = "1.34", "1.34.2-20261104" }, "44", "kubernetes-version,release-version|kubernetes-version,release-version|"},
 		{"another version of the user's template", func(n *Nodegroup) { n.Wants.Template = &Template{ID: "lt-2", Name: "web", Version: "8"} }, "44", "version|version|"},
-		{"an update that has just begun", func(n *Nodegroup) { older(n); n.Status = NodegroupUpdating }, "44", "| |"},
-		{"an update that has replaced one", func(n *Nodegroup) { older(n); n.Status = NodegroupUpdating }, "34", "version| |"},
+		{"an update that has just begun", func(n *Nodegroup) { older(n); n.Updating = true }, "44", "| |"},
+		{"an update that has replaced one", func(n *Nodegroup) { older(n); n.Updating = true }, "34", "version| |"},
+		{"another change of the group is in progress", func(n *Nodegroup) { older(n); n.Status = NodegroupUpdating }, "44", "release-version|release-version|"},
 		{"an update that has failed half-way", older, "34", "version| |"},
 		{"what is not known is no difference", func(n *Nodegroup) { n.Wants = NodeVersion{} }, "44", "| |"},
 	} {

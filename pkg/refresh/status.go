@@ -11,7 +11,7 @@ import (
 // Errors of the calls that package autoscaling makes, by errors.Is.
 var (
 	ErrNoGroup    = errors.New("there is no such Auto Scaling group")
-	ErrInProgress = errors.New("an instance refresh is in progress")
+	ErrInProgress = errors.New("another instance refresh or update is in progress")
 	ErrNoRefresh  = errors.New("no instance refresh is in progress")
 	// ErrMayNotLaunch says what the caller lacks: AWS's own message names the launch template alone.
 	ErrMayNotLaunch = errors.New("the caller needs ec2:RunInstances for the launch template, and, as far as that has " +

@@ -28,6 +28,8 @@ func FillPolicies(queueARN string, names ...string) (all []string, err error) {
 			"LaunchTemplates": "arn:aws:ec2:eu-central-1:123456789012:launch-template/*",
 			"NodeRoles":       "arn:aws:iam::123456789012:role/nodes",
 			"MaxSize":         "1000",
+			"ClusterArn":      "arn:aws:eks:eu-central-1:123456789012:cluster/demo",
+			"Nodegroups":      "arn:aws:eks:eu-central-1:123456789012:nodegroup/demo/*/*",
 			"ImageParameters": "arn:aws:ssm:eu-central-1::parameter/aws/service/*",
 		})
 		if err != nil {

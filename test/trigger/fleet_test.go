@@ -215,6 +215,10 @@ func (f *fleet) Node(id string) (cluster.Node, bool) {
 
 func (f *fleet) Loads(context.Context, []string) (map[string]cluster.Load, error) { return nil, nil }
 
+func (*fleet) SinglePods(context.Context, map[string]cluster.Load) ([]string, error) {
+	return nil, nil
+}
+
 func (f *fleet) Stale() error { return nil }
 
 // Taint taints the node of an instance, which has its name.

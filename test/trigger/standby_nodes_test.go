@@ -35,6 +35,10 @@ func (*drainedNodes) Loads(context.Context, []string) (map[string]cluster.Load, 
 	return nil, nil
 }
 
+func (*drainedNodes) SinglePods(context.Context, map[string]cluster.Load) ([]string, error) {
+	return nil, nil
+}
+
 func (*drainedNodes) Stale() error { return nil }
 
 // drained reports whether the agent was asked to drain the node of the instance, and has done so.
@@ -149,5 +153,9 @@ func (n readyNodes) Node(id string) (cluster.Node, bool) {
 }
 
 func (readyNodes) Loads(context.Context, []string) (map[string]cluster.Load, error) { return nil, nil }
+
+func (readyNodes) SinglePods(context.Context, map[string]cluster.Load) ([]string, error) {
+	return nil, nil
+}
 
 func (readyNodes) Stale() error { return nil }
