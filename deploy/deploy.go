@@ -88,6 +88,7 @@ func Example() map[string]string {
 		"GroupTagKey":     "kubernetes.io/cluster/prod",
 		"GroupTagValue":   "owned",
 		"ClusterArn":      "arn:aws:eks:" + here + "cluster/prod",
+		"Nodegroups":      "arn:aws:eks:" + here + "nodegroup/prod/*/*",
 		"Root":            "arn:aws:iam::123456789012:root",
 		"Namespace":       "kube-system",
 		"ServiceAccount":  "node-drainer",

@@ -16,6 +16,7 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/cloudwatch"
 	"github.com/node-drainer/node-drainer/pkg/ec2"
+	"github.com/node-drainer/node-drainer/pkg/nodegroup"
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
 
@@ -83,6 +84,8 @@ func TestPoliciesAllowAllCalls(t *testing.T) {
 			[]string{"kms:Decrypt"}), // SQS calls it with the agent's role, if the queue is encrypted with a key.
 		"trigger": slices.Concat(calls[autoscaling.ReaderAPI]("autoscaling"), calls[autoscaling.ChangesAPI]("autoscaling"),
 			calls[ec2.LaunchAPI]("ec2"), calls[ec2.MachinesAPI]("ec2"), calls[cloudwatch.API]("cloudwatch"),
+			calls[nodegroup.ReaderAPI]("eks"), calls[nodegroup.WriterAPI]("eks"), calls[ec2.SubnetAPI]("ec2"),
+			[]string{"ssm:GetParameter"}, // Of nodegroup.Releases, which has no client.
 			// AWS makes a dry run of RunInstances with the trigger's role when it starts a refresh.
 			[]string{"ec2:RunInstances", "ec2:CreateTags", "iam:PassRole", "ssm:GetParameters"}),
 	} {
@@ -116,7 +119,7 @@ func TestPoliciesAreLimited(t *testing.T) {
 				service, verb, _ := strings.Cut(action, ":")
 				want, conditions := "", map[string]map[string]any(nil)
 				switch {
-				case strings.HasPrefix(verb, "Describe"):
+				case strings.HasPrefix(verb, "Describe") && service != "eks":
 					want = "*"
 				case service == "sqs":
 					want = values["QueueArn"]
@@ -155,8 +158,12 @@ func TestPoliciesAreLimited(t *testing.T) {
 						}
 					}
 				}
-				if diff := cmp.Diff(conditions, st.Condition); diff != "" || !slices.Equal(list(st.Resource), []string{want}) {
-					t.Errorf("%s: it should be on %s; conditions (-want +got):\n%s", where, want, diff)
+				on := []string{want}
+				if service == "eks" {
+					on = []string{values["ClusterArn"], values["Nodegroups"]}
+				}
+				if diff := cmp.Diff(conditions, st.Condition); diff != "" || !slices.Equal(list(st.Resource), on) {
+					t.Errorf("%s: it should be on %s; conditions (-want +got):\n%s", where, on, diff)
 				}
 			}
 		}
@@ -244,7 +251,7 @@ func TestTablesInDocs(t *testing.T) {
 			for _, st := range readPolicy(t, name).Statement {
 				limit := map[string]string{
 					"*": "`*`", values["QueueArn"]: "the queue", values["KeyArn"]: "the key", values["Groups"]: "groups of the cluster", values["Instances"]: "instances of the cluster",
-					values["NodeRoles"]: "the nodes' roles, for EC2", values["ImageParameters"]: "parameters that AWS publishes",
+					values["NodeRoles"]: "the nodes' roles, for EC2", values["ImageParameters"]: "parameters that AWS publishes", values["ClusterArn"]: "the cluster and its node groups",
 				}[list(st.Resource)[0]]
 				switch st.Sid {
 				case "Launch":

@@ -229,7 +229,7 @@ func everything() (map[string]any, map[string]any) {
 		"senders": []string{roleARN("redrive"), roleARN("other-hooks")},
 		"replace": true, "max_receive_count": 50, "kms_key": map[string]string{"arn": keyARN},
 		"namespace": "drain", "service_account": "agent",
-		"trigger": []string{"refresh", "launch", "unhealthy", "surge", "standby", "raise-max", "suspend", "watch"}, "max_size": 50,
+		"trigger": []string{"refresh", "launch", "unhealthy", "surge", "standby", "nodegroup", "raise-max", "suspend", "watch"}, "max_size": 50,
 		"launch_templates": []string{launchTemplateARN("lt-1"), launchTemplateARN("lt-2")}, "node_roles": []string{roleARN("a"), roleARN("b")},
 		"trigger_service_account": "trigger", "permissions_boundary_arn": "arn:aws:iam::123456789012:policy/b",
 	}
@@ -239,7 +239,7 @@ func everything() (map[string]any, map[string]any) {
 		"RebalanceRecommendation": "true", "Alarm": "true", "Request": "true", "Replace": "true", "MaxReceiveCount": 50, "KmsKeyArn": keyARN,
 		"Namespace": "drain", "ServiceAccount": "agent", "Trigger": "true", "TriggerRefresh": "true",
 		"TriggerLaunch": "true", "LaunchTemplates": launchTemplateARN("lt-1") + "," + launchTemplateARN("lt-2"), "NodeRoles": roleARN("a") + "," + roleARN("b"),
-		"TriggerUnhealthy": "true", "TriggerSurge": "true", "TriggerStandby": "true", "TriggerRaiseMax": "true", "MaxSize": 50, "TriggerSuspend": "true", "TriggerWatch": "true", "TriggerServiceAccount": "trigger",
+		"TriggerUnhealthy": "true", "TriggerSurge": "true", "TriggerStandby": "true", "TriggerNodegroup": "true", "TriggerRaiseMax": "true", "MaxSize": 50, "TriggerSuspend": "true", "TriggerWatch": "true", "TriggerServiceAccount": "trigger",
 		"PermissionsBoundaryArn": "arn:aws:iam::123456789012:policy/b",
 	}
 	return inputs, parameters

@@ -128,6 +128,7 @@ func expressions() map[string]string {
 		"GroupTagKey":     `!If [WithGroupTagKey, !Ref GroupTagKey, !Sub "kubernetes.io/cluster/${ClusterName}"]`,
 		"GroupTagValue":   "!Ref GroupTagValue",
 		"ClusterArn":      arn("eks:" + here + "cluster/${ClusterName}"),
+		"Nodegroups":      arn("eks:" + here + "nodegroup/${ClusterName}/*/*"),
 		"Namespace":       "!Ref Namespace",
 		"ServiceAccount":  "!Ref ServiceAccount",
 		"KeyArn":          "!Ref KmsKeyArn",

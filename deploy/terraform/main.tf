@@ -27,6 +27,7 @@ locals {
     GroupTagKey   = coalesce(var.group_tag_key, "kubernetes.io/cluster/${var.cluster_name}")
     GroupTagValue = var.group_tag_value
     ClusterArn    = "arn:${local.partition}:eks:${local.region}:${local.account}:cluster/${var.cluster_name}"
+    Nodegroups    = "arn:${local.partition}:eks:${local.region}:${local.account}:nodegroup/${var.cluster_name}/*/*"
     Root          = "arn:${local.partition}:iam::${local.account}:root"
     Namespace     = var.namespace
     KeyArn        = one(var.kms_key[*].arn)

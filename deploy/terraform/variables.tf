@@ -178,15 +178,15 @@ variable "service_account" {
 }
 
 variable "trigger" {
-  description = "Features of the trigger besides planning: refresh, launch (for refresh), unhealthy, surge, standby, raise-max, suspend, watch. If null, it gets no role."
+  description = "Features of the trigger besides planning: refresh, launch (for refresh), unhealthy, surge, standby, nodegroup, raise-max, suspend, watch. If null, it gets no role."
   type        = set(string)
   default     = null
 
   validation {
     condition = var.trigger == null ? true : alltrue([
-      for feature in var.trigger : contains(["refresh", "launch", "unhealthy", "surge", "standby", "raise-max", "suspend", "watch"], feature)
+      for feature in var.trigger : contains(["refresh", "launch", "unhealthy", "surge", "standby", "nodegroup", "raise-max", "suspend", "watch"], feature)
     ])
-    error_message = "trigger may contain refresh, launch, unhealthy, surge, standby, raise-max, suspend and watch."
+    error_message = "trigger may contain refresh, launch, unhealthy, surge, standby, nodegroup, raise-max, suspend and watch."
   }
 }
 
