@@ -43,6 +43,27 @@ func TestParameterOf(t *testing.T) {
 	}
 }
 
+// TestIsOlder: only releases of one Kubernetes version that end with a day can be compared.
+func TestIsOlder(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		release, other string
+		want           bool
+	}{
+		{"1.34.2-20261104", "1.34.2-20261118", true},
+		{"1.34.2-20261104", "1.34.3-20261118", true},
+		{"1.34.2-20261118", "1.34.2-20261104", false},
+		{"1.34.2-20261104", "1.34.2-20261104", false},
+		{"1.33.5-20261104", "1.34.2-20261118", false},
+		{"1.50.0-cacc4ce9", "1.50.1-0e1bd0a7", false},
+		{"", "1.34.2-20261104", false},
+	} {
+		if got := isOlder(tt.release, tt.other); got != tt.want {
+			t.Errorf("%s and %s: got %v", tt.release, tt.other, got)
+		}
+	}
+}
+
 // TestInput: an update asks for what the nodes are to have, and for a template's version only where that changes.
 func TestInput(t *testing.T) {
 	t.Parallel()

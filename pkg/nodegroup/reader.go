@@ -102,7 +102,7 @@ func (r *Reader) Find(ctx context.Context, s refresh.Selection) ([]refresh.Group
 	r.known = known
 	r.mu.Unlock()
 	for i := range groups {
-		r.add(&groups[i], known[groups[i].Name])
+		addNodegroup(&groups[i], known[groups[i].Name])
 	}
 	return groups, r.addSubnets(ctx, groups)
 }
@@ -122,13 +122,13 @@ func (r *Reader) Group(ctx context.Context, name string) (refresh.Group, error) 
 	}
 	now.group.ClusterVersion, now.group.Wants, now.group.Problem = before.ClusterVersion, before.Wants, before.Problem
 	now.group.Subnets = before.Subnets
-	r.add(&g, now.group)
+	addNodegroup(&g, now.group)
 	return g, nil
 }
 
-// add adds the node group to its Auto Scaling group, with the tags of the node group that the other does not have: EKS
+// addNodegroup adds the node group to its Auto Scaling group, with those of its tags that the other does not have: EKS
 // does not copy them.
-func (*Reader) add(g *refresh.Group, n refresh.Nodegroup) {
+func addNodegroup(g *refresh.Group, n refresh.Nodegroup) {
 	g.Nodegroup = &n
 	if wave, tagged := n.Tags[refresh.WaveTag]; tagged && g.Tags[refresh.WaveTag] == "" {
 		g.Tags[refresh.WaveTag] = wave
@@ -155,18 +155,33 @@ func (r *Reader) describeAll(ctx context.Context) ([]described, error) {
 		}
 	}
 	all := make([]described, len(names))
+	err = concurrently(ctx, len(names), func(ctx context.Context, i int) (err error) {
+		all[i], err = r.describe(ctx, names[i])
+		all[i].group.ClusterVersion = aws.ToString(cluster.Cluster.Version)
+		all[i].group.Wants.Kubernetes = cmp.Or(r.request.Kubernetes, all[i].group.Has.Kubernetes)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	releases, err := r.newest(ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	return all, concurrently(ctx, len(all), func(ctx context.Context, i int) error {
+		r.resolveRelease(&all[i], releases)
+		return r.resolveTemplate(ctx, &all[i])
+	})
+}
+
+// concurrently calls do for each number below n, a few at a time, and returns the first error.
+func concurrently(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
 	calls, ctx := errgroup.WithContext(ctx)
 	calls.SetLimit(callsAtOnce)
-	for i, name := range names {
-		calls.Go(func() (err error) {
-			if all[i], err = r.describe(ctx, name); err != nil {
-				return err
-			}
-			all[i].group.ClusterVersion = aws.ToString(cluster.Cluster.Version)
-			return r.resolve(ctx, &all[i])
-		})
+	for i := range n {
+		calls.Go(func() error { return do(ctx, i) })
 	}
-	return all, calls.Wait()
+	return calls.Wait()
 }
 
 // list returns the names of all node groups of the cluster.
@@ -216,58 +231,6 @@ func (r *Reader) missing(nodegroup string, err error) error {
 	return fmt.Errorf("%w: the cluster %s has no managed node group %s", refresh.ErrNoGroup, r.request.Cluster, nodegroup)
 }
 
-// resolve finds what the nodes of the group are to have. What cannot be known is a problem of that group alone.
-func (r *Reader) resolve(ctx context.Context, d *described) error {
-	n := &d.group
-	n.Wants.Kubernetes = cmp.Or(r.request.Kubernetes, n.Has.Kubernetes)
-	if n.Has.Template != nil {
-		newest := *n.Has.Template
-		newest.Version = cmp.Or(r.request.TemplateVersion, refresh.LatestVersion)
-		source := refresh.Group{Source: refresh.Source{Template: &newest}}
-		templates, err := r.machines.Templates(ctx, []refresh.Group{source}, "")
-		if err != nil {
-			return err
-		}
-		target := templates.Resolve(source, "")
-		n.Wants.Template, n.Problem = target.Source.Template, target.Problem
-	} else if r.request.TemplateVersion != "" {
-		n.Problem = "a launch template version is requested, and the node group " + n.Name + " has no launch template of " +
-			"its own: leave it out"
-	}
-	return r.resolveRelease(ctx, d)
-}
-
-// resolveRelease finds the release that the nodes are to have. A group whose AMI is the user's own has neither a
-// release nor a Kubernetes version: the launch template decides.
-func (r *Reader) resolveRelease(ctx context.Context, d *described) error {
-	n := &d.group
-	parameter := parameterOf(d.amiType, n.Wants.Kubernetes)
-	switch {
-	case d.amiType == string(types.AMITypesCustom):
-		n.Has.Kubernetes, n.Wants.Kubernetes, n.Has.Release = "", "", ""
-		if r.request.Kubernetes != "" || r.request.Release != "" {
-			n.Problem = "the node group " + n.Name + " has an AMI of its own: request a launch template version instead " +
-				"of a Kubernetes or release version"
-		}
-	case r.request.Release != "":
-		n.Wants.Release = r.request.Release
-	case parameter == "":
-		n.Problem = cmp.Or(n.Problem, "EKS publishes no parameter with the newest release of AMI type "+d.amiType+
-			": name one with --release-version")
-	default:
-		newest, err := r.releases.Newest(ctx, parameter)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err != nil {
-			n.Problem = cmp.Or(n.Problem, fmt.Sprintf("the newest release is not known: %v; allow ssm:GetParameter "+
-				"(docs/iam.md), or name one with --release-version", err))
-		}
-		n.Wants.Release = newest
-	}
-	return nil
-}
-
 // addSubnets adds how many addresses are free, with one call.
 func (r *Reader) addSubnets(ctx context.Context, groups []refresh.Group) error {
 	var ids []string
@@ -312,15 +275,11 @@ func (r *Reader) updates(ctx context.Context, group, nodegroup string) ([]refres
 		ids = append(ids, page.UpdateIds...)
 	}
 	all := make([]refresh.Refresh, len(ids))
-	calls, ctx := errgroup.WithContext(ctx)
-	calls.SetLimit(callsAtOnce)
-	for i, id := range ids {
-		calls.Go(func() (err error) {
-			all[i], err = r.update(ctx, group, nodegroup, id)
-			return err
-		})
-	}
-	if err := calls.Wait(); err != nil {
+	err := concurrently(ctx, len(ids), func(ctx context.Context, i int) (err error) {
+		all[i], err = r.update(ctx, group, nodegroup, ids[i])
+		return err
+	})
+	if err != nil {
 		return nil, err
 	}
 	all = slices.DeleteFunc(all, func(f refresh.Refresh) bool { return f.Update == nil })

@@ -47,6 +47,7 @@ func newAccount(t *testing.T) *account {
 	for _, r := range []awsim.Release{
 		{KubernetesVersion: "1.33", Version: "1.33.5-20261001", Image: "ami-1"},
 		{KubernetesVersion: "1.34", Version: "1.34.1-20261001", Image: "ami-2"},
+		{KubernetesVersion: "1.34", Version: "1.34.2-20261110", Image: "ami-5"},
 		{KubernetesVersion: "1.34", Version: "1.34.2-20261104", Image: "ami-3"},
 		{KubernetesVersion: "1.34", Version: "2022.11", Image: "ami-4", AMIType: awsim.WindowsServer},
 	} {
@@ -109,6 +110,7 @@ func TestFind(t *testing.T) {
 		a.must(err)
 	}
 	a.create(awsim.Nodegroup{Name: "newest"})
+	a.create(awsim.Nodegroup{Name: "newer", Release: "1.34.2-20261110"})
 	a.create(awsim.Nodegroup{Name: "older", Release: "1.34.1-20261001", Tags: map[string]string{refresh.WaveTag: "2"}})
 	a.create(awsim.Nodegroup{Name: "windows", AMIType: awsim.WindowsServer})
 	a.create(awsim.Nodegroup{Name: "own", LaunchTemplate: "own", LaunchTemplateVersion: "1"})
@@ -121,6 +123,7 @@ func TestFind(t *testing.T) {
 		problem string
 	}{
 		{"newest", nodegroup.Request{}, "release 1.34.2-20261104", "release 1.34.2-20261104", ""},
+		{"newer", nodegroup.Request{}, "release 1.34.2-20261110", "release 1.34.2-20261110", ""},
 		{"older", nodegroup.Request{}, "release 1.34.1-20261001", "release 1.34.2-20261104", ""},
 		{"older", nodegroup.Request{Kubernetes: "1.33"}, "release 1.34.1-20261001", "release 1.33.5-20261001", ""},
 		{"older", nodegroup.Request{Kubernetes: "1.35"}, "release 1.34.1-20261001", "Kubernetes 1.35", "ParameterNotFound"},
@@ -159,8 +162,9 @@ func TestFind(t *testing.T) {
 	if err != nil || again.Nodegroup.Wants.String() != g.Nodegroup.Wants.String() || again.Nodegroup.ClusterVersion != "1.34" || len(again.Nodegroup.Subnets) != 2 {
 		t.Errorf("read again it is %+v, %v", again.Nodegroup, err)
 	}
+	before := a.Requests()["ssm.GetParameter"]
 	all, err := a.reader(nodegroup.Request{}).Find(t.Context(), refresh.Selection{})
-	if err != nil || len(all) != 5 {
+	if err != nil || len(all) != 6 || a.Requests()["ssm.GetParameter"]-before != 1 {
 		t.Errorf("all are %d, %v", len(all), err)
 	}
 	some, err := a.reader(nodegroup.Request{}).Find(t.Context(), refresh.Selection{Names: []string{g.Name}})
