@@ -235,8 +235,9 @@ func (v *clusterView) checkWhole() error {
 		}
 	}
 	for _, n := range v.nodes {
-		if n.failed() && v.group.at(n.address) == nil && time.Since(n.heard) < goneTimeout {
-			return behind("the node at %s failed a moment ago", n.host)
+		// A node is considered failed after its node timeout only. Until its pod is created again, nothing else shows it.
+		if (n.failed() || !n.linked) && v.group.at(n.address) == nil && time.Since(n.heard) < goneTimeout {
+			return behind("the node at %s was lost a moment ago", n.host)
 		}
 	}
 	return nil

@@ -174,29 +174,6 @@ func TestPreferredReplicaLeads(t *testing.T) {
 	})
 }
 
-// TestNewcomerOfCluster expects that a leader waits for a pod of its StatefulSet that has just started: it may be its
-// replica, and neither of them knows that yet.
-func TestNewcomerOfCluster(t *testing.T) {
-	f := newFakes()
-	reply := func(command string) string {
-		switch command {
-		case "INFO server":
-			return "redis_mode:cluster\r\n"
-		case "CLUSTER INFO":
-			return "cluster_state:ok\r\n"
-		case "CLUSTER NODES":
-			return "a 10.0.0.1:6379@16379 myself,master - 0 0 1 connected 0-16383\n" +
-				"b 10.0.0.9:6379@16379 slave,fail a 0 0 1 disconnected\n"
-		}
-		return "role:master\r\n"
-	}
-	f.servers[leaderAt], f.servers[replicaAt] = f.answering(reply), f.answering(reply)
-	answer := f.release(t, request())
-	if answer.Outcome != handover.GroupBehind || answer.Message != "redis-1 is not in the cluster yet" {
-		t.Errorf("got %+v", answer)
-	}
-}
-
 // TestHostilePod expects that whatever a pod sends ends within a bounded time and takes bounded memory.
 func TestHostilePod(t *testing.T) {
 	say := func(text string) func(net.Conn) {
