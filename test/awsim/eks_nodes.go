@@ -26,8 +26,8 @@ func (a eksEngine) rebalance(inst *instance) {
 		return
 	}
 	inst.rebalancing = true
-	a.capacity.reconcile(inst.group)
 	since, w := time.Now(), a.work(ng, inst)
+	a.capacity.reconcile(inst.group)
 	a.spawn(func() {
 		if w.waitForReplacement(inst.group, since) {
 			w.drain(ng.cluster.times.Drain)

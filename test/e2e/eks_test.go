@@ -242,6 +242,28 @@ func TestManagedNodeSpotInterruption(t *testing.T) {
 	f.interrupted(instance)
 }
 
+// TestManagedNodeRebalance: at a rebalance recommendation EKS launches another node, drains the one at risk when that is
+// Ready, and terminates it. The agent completes our hook.
+func TestManagedNodeRebalance(t *testing.T) {
+	t.Parallel()
+	f := newManagedFixture(t, awsim.Nodegroup{Market: awsim.Spot}, eksTimes())
+	f.hook()
+	f.aws.AddRule(f.aws.QueueARN(f.queue))
+	instance := f.instances[0]
+	f.deploy("api", cluster.NodeName(instance), 3, cluster.Pods{Stop: time.Second})
+	f.must(f.cluster.MaxUnavailable(f.ctx, f.namespace, "api", "1"))
+	lowest := f.watchReady("api")
+	agent := f.startAgent("HOOK_NAMES=" + hook)
+	f.must(f.aws.Recommend(instance))
+	if _, ours := f.ended(instance); ours.ClosedBy != awsim.ByCompletion {
+		t.Errorf("our hook ended with %+v, want it to be completed", ours)
+	}
+	agent.waitLog("termination ended", "instance", instance, "outcome", "drained")
+	if n := lowest(); n < 2 {
+		t.Errorf("only %d pods of api were ready at one time, its budget requires 2", n)
+	}
+}
+
 // TestManagedNodeRepair: node auto repair terminates a node that is not Ready, and our hook is completed when it is
 // empty.
 func TestManagedNodeRepair(t *testing.T) {
