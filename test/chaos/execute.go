@@ -226,7 +226,7 @@ func (x terminations) interrupt(ctx context.Context, a step, i awsim.Instance) e
 // recommend makes EC2 recommend to replace an instance, and replaces it some time later.
 func (x terminations) recommend(ctx context.Context, a step, i awsim.Instance) error {
 	x.post.Lock()
-	err := x.aws.Recommend(i.ID)
+	err := x.aws.Recommend(i.ID) //nolint:contextcheck // What it starts lives until Close.
 	x.post.Unlock()
 	if err != nil || !retry.Sleep(ctx, a.For) {
 		return err
