@@ -13,6 +13,8 @@ import (
 
 // Managed counts the node and the others.
 func (f nodes) Managed() map[node.Manager]int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	counts := map[node.Manager]int{}
 	for manager, n := range f.managed {
 		counts[manager] += n
