@@ -39,7 +39,7 @@ func nodegroupOptions(s *settings) []*option {
 	return []*option{
 		textOption(&r.Kubernetes, "kubernetes-version", "VERSION",
 			`Kubernetes version of the nodes, such as 1.34, at most that of the control plane. If not set, it stays that of
-			the node group.`).
+			the node group. In YAML put it in quotes: 1.30 without them is the number 1.3.`).
 			checked(regexp.MustCompile(`^1\.[0-9]+$`).MatchString, "a minor version, for example 1.34"),
 		textOption(&r.Release, "release-version", "VERSION",
 			`Release of the AMI of the nodes, such as 1.34.2-20261104. If not set, it is the newest that EKS publishes for

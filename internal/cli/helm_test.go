@@ -33,6 +33,8 @@ func sample(o *option) any {
 		one = true
 	case o.kind == "DURATION":
 		one = "5m"
+	case o.name == "kubernetes-version":
+		one = "1.34"
 	case o.kind == "N" || o.kind == "VERSION":
 		one = 3
 	case strings.HasPrefix(o.kind, "PERCENT"):
