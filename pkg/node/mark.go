@@ -21,7 +21,7 @@ type Mark struct {
 	Reason       string    `json:"reason"`          // the kind of event
 	Hook         string    `json:"hook,omitempty"`  // GROUP/HOOK
 	Token        string    `json:"token,omitempty"` // of the lifecycle action
-	Since        time.Time `json:"since"`           // when it was cordoned, or later got its first deadline
+	Since        time.Time `json:"since"`           // when it was cordoned, or later got its first deadline; milliseconds
 	Deadline     time.Time `json:"deadline,omitzero"`
 	TerminatesAt time.Time `json:"terminatesAt,omitzero"` // of the instance, if the event says so
 	BootID       string    `json:"bootID,omitempty"`      // of the Node, if its instance is to reboot and stay
@@ -189,7 +189,7 @@ func (m *Mark) add(what string) {
 func (m Mark) merge(reason Reason, now time.Time) Mark {
 	firstDeadline := m.Deadline.IsZero() && !reason.Deadline.IsZero()
 	if m.Since.IsZero() || firstDeadline || m.supersededBy(reason, now) {
-		m.Since, m.Deadline, m.TerminatesAt = now.UTC().Truncate(time.Second), time.Time{}, time.Time{}
+		m.Since, m.Deadline, m.TerminatesAt = now.UTC().Truncate(time.Millisecond), time.Time{}, time.Time{}
 		m.BootID = ""
 		m.Reason, m.Hook, m.Token = reason.Kind, reason.Hook, reason.Token
 	}

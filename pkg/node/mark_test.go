@@ -218,16 +218,16 @@ func TestMergeMarks(t *testing.T) {
 		}
 		return m
 	}
-	now := at(time.Minute)
+	now := at(time.Minute + 587*time.Millisecond)
 	check := func(name string, mark Mark, reason Reason, want Mark) {
 		t.Helper()
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(want, mark.merge(reason, now.Add(time.Millisecond))); diff != "" {
+			if diff := cmp.Diff(want, mark.merge(reason, now.Add(time.Microsecond))); diff != "" {
 				t.Error(diff)
 			}
 		})
 	}
-	check("a first mark starts now, in whole seconds", Mark{}, Reason{Kind: "spot", Deadline: at(time.Hour + time.Millisecond)},
+	check("a first mark starts now, and its deadline has whole seconds", Mark{}, Reason{Kind: "spot", Deadline: at(time.Hour + time.Millisecond)},
 		Mark{Reason: "spot", Since: now, Deadline: at(time.Hour)})
 	check("a deadline that is not known yet", Mark{}, Reason{Kind: "spot"}, Mark{Reason: "spot", Since: now})
 	check("an earlier deadline tightens", first, Reason{Hook: "g/h", Token: "t1", Deadline: at(time.Minute)},
