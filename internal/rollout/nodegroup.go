@@ -63,7 +63,7 @@ func (u *nodegroupUpdate) awaitUpdated(ctx context.Context) error {
 // stop describes what goes on, since EKS has no call that ends an update of a node group.
 func (u *nodegroupUpdate) stop(context.Context) string { return u.leftBehind() }
 
-func (u *nodegroupUpdate) name() string { return "node group update " + u.id }
+func (u *nodegroupUpdate) name() string { return refresh.ModeNodegroup.Operation() + " " + u.id }
 
 func (u *nodegroupUpdate) leftBehind() string {
 	switch {
@@ -96,7 +96,7 @@ type evictions struct {
 
 // note notes which pods cannot be evicted, when nothing has changed for blockedAfter. Nil evictions do nothing.
 func (e *evictions) note(ctx context.Context, f refresh.Refresh) {
-	if e == nil || e.group.state.policy.nodes.cluster == nil || !f.Active() {
+	if e == nil || !f.Active() {
 		return
 	}
 	if now := e.group.state.fingerprint(&f); now != e.fingerprint {
@@ -127,18 +127,19 @@ func (e *evictions) oldNodes() (names []string) {
 
 // describe lists the pods on the nodes that cannot be evicted now, with what blocks each. It is empty if there is none.
 func (e *evictions) describe(ctx context.Context, nodes []string) string {
-	if e.group.state.policy.nodes.cluster == nil || len(nodes) == 0 {
+	kubernetes := e.group.state.policy.nodes.cluster
+	if kubernetes == nil || len(nodes) == 0 {
 		return ""
 	}
-	loads, err := e.group.planner.policy.nodes.cluster.Loads(ctx, nodes)
+	loads, err := kubernetes.Loads(ctx, nodes)
 	if err != nil {
 		return fmt.Sprintf("; the pods on the nodes cannot be listed: %v", err)
 	}
 	var blocked []string
 	for _, node := range slices.Sorted(slices.Values(nodes)) {
 		for _, pod := range loads[node].Blocked {
-			blocked = append(blocked, fmt.Sprintf("pod %s on node %s (%s)", pod.Pod, node,
-				"disruption budget "+strings.Join(pod.Budgets, ", ")))
+			blocked = append(blocked, fmt.Sprintf("pod %s on node %s (disruption budget %s)",
+				pod.Pod, node, strings.Join(pod.Budgets, ", ")))
 		}
 	}
 	if len(blocked) == 0 {

@@ -94,7 +94,7 @@ func (r *Reader) Find(ctx context.Context, s refresh.Selection) ([]refresh.Group
 	if len(s.Names) > 0 {
 		names = slices.DeleteFunc(names, func(name string) bool { return !slices.Contains(s.Names, name) })
 	}
-	groups, err := r.groups.Find(ctx, refresh.Selection{Names: names, Tags: s.Tags})
+	groups, err := r.groups.Find(ctx, refresh.Selection{Names: names})
 	if err != nil {
 		return nil, err
 	}

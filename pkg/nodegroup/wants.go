@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/aws/aws-sdk-go-v2/service/eks/types"
-
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -68,7 +66,7 @@ func (r *Reader) resolveRelease(d *described, releases map[string]release) {
 	n := &d.group
 	parameter := parameterOf(d.amiType, n.Wants.Kubernetes)
 	switch {
-	case d.amiType == string(types.AMITypesCustom):
+	case n.Custom:
 		n.Has.Kubernetes, n.Wants.Kubernetes, n.Has.Release = "", "", ""
 		if r.request.Kubernetes != "" || r.request.Release != "" {
 			n.Problem = "the node group " + n.Name + " has an AMI of its own: request a launch template version instead " +

@@ -166,11 +166,15 @@ func checkWarmPool(g Group, f Facts) (Level, string) {
 
 func checkBudgets(_ Group, f Facts) (Level, string) {
 	if len(f.Cluster.Blocking) > 0 {
-		return Warn, fmt.Sprintf("%s no disruption now: drains wait until they do, or until the hook times out: %s",
-			text.Plural(len(f.Cluster.Blocking), "disruption budget allows", "disruption budgets allow"),
-			list(f.Cluster.Blocking))
+		return Warn, fmt.Sprintf("%s: drains wait until they do, or until the hook times out: %s",
+			noDisruption(f.Cluster.Blocking), list(f.Cluster.Blocking))
 	}
 	return OK, "every disruption budget allows a disruption"
+}
+
+// noDisruption says that so many budgets block.
+func noDisruption(budgets []string) string {
+	return text.Plural(len(budgets), "disruption budget allows", "disruption budgets allow") + " no disruption now"
 }
 
 func checkNodes(_ Group, f Facts) (Level, string) {

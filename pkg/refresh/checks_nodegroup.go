@@ -94,8 +94,7 @@ func checkNodegroupBudgets(g Group, f Facts) (Level, string) {
 	if len(blocking) == 0 {
 		return OK, "every disruption budget allows a disruption"
 	}
-	found := fmt.Sprintf("%s no disruption now: %s",
-		text.Plural(len(blocking), "disruption budget allows", "disruption budgets allow"), list(blocking))
+	found := noDisruption(blocking) + ": " + list(blocking)
 	if g.Nodegroup.Force {
 		return Warn, fmt.Sprintf("%s; after %s EKS terminates such nodes with their pods (--force)", found, evictionTimeout)
 	}

@@ -12,18 +12,8 @@ import (
 // replica, and neither of them knows that yet.
 func TestNewcomerOfCluster(t *testing.T) {
 	f := newFakes()
-	reply := func(command string) string {
-		switch command {
-		case "INFO server":
-			return "redis_mode:cluster\r\n"
-		case "CLUSTER INFO":
-			return "cluster_state:ok\r\n"
-		case "CLUSTER NODES":
-			return "a 10.0.0.1:6379@16379 myself,master - 0 0 1 connected 0-16383\n" +
-				"b 10.0.0.9:6379@16379 slave,fail a 0 0 1 disconnected\n"
-		}
-		return "role:master\r\n"
-	}
+	reply := inCluster("a 10.0.0.1:6379@16379 myself,master - 0 0 1 connected 0-16383\n"+
+		"b 10.0.0.9:6379@16379 slave,fail a 0 0 1 disconnected\n", "role:master\n")
 	f.servers[leaderAt], f.servers[replicaAt] = f.answering(reply), f.answering(reply)
 	answer := f.release(t, request())
 	if answer.Outcome != handover.GroupBehind || answer.Message != "redis-1 is not in the cluster yet" {
@@ -46,18 +36,9 @@ func TestLostNodeOfCluster(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFakes()
-			f.servers[leaderAt] = f.answering(func(command string) string {
-				switch command {
-				case "INFO server":
-					return "redis_mode:cluster\r\n"
-				case "CLUSTER INFO":
-					return "cluster_state:ok\r\n"
-				case "CLUSTER NODES":
-					return "b 10.0.0.1:6379@16379 myself,slave a 0 0 1 connected\n" +
-						"c 10.0.0.9:6379@16379 " + fmt.Sprintf(tt.lost, time.Now().Add(-tt.age).UnixMilli()) + "\n"
-				}
-				return "role:slave\r\nmaster_link_status:up\r\n"
-			})
+			f.servers[leaderAt] = f.answering(inCluster("b 10.0.0.1:6379@16379 myself,slave a 0 0 1 connected\n"+
+				"c 10.0.0.9:6379@16379 "+fmt.Sprintf(tt.lost, time.Now().Add(-tt.age).UnixMilli())+"\n",
+				"role:slave\nmaster_link_status:up\n"))
 			r := request()
 			r.Peers = nil
 			if answer := f.release(t, r); answer.Outcome != tt.want {
