@@ -87,15 +87,16 @@ func (h *noticeHandler) handle(ctx context.Context, e event.Event) error {
 
 // awaitNode waits for the Node of an instance that has none: the instance may be launching, and get pods as soon as it
 // has registered. The wait ends with the time that the instance has to register, or to run; overdueAfter then, because
-// the clock of AWS may be behind. It calls no API, because most instances without a Node are none of this cluster. An
-// instance that stops does not register.
+// the clock of AWS may be behind. A warning may be late, and the instance younger than it: with a deadline, the time
+// to register counts from now. The wait calls no API, because most instances without a Node are none of this cluster.
+// An instance that stops does not register.
 func (h *noticeHandler) awaitNode(ctx context.Context, e event.Event) error {
 	end := e.At.Add(h.cfg.RegistrationTimeout)
 	switch {
 	case e.Kind == event.StateChange:
 		return nil
 	case !e.Deadline.IsZero():
-		end = earlier(end, e.Deadline.Add(overdueAfter))
+		end = earlier(time.Now().Add(h.cfg.RegistrationTimeout), e.Deadline.Add(overdueAfter))
 	}
 	waiting, cancel := context.WithDeadlineCause(ctx, end, errUnregistered)
 	defer cancel()

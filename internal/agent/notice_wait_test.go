@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/node-drainer/node-drainer/pkg/event"
+	"github.com/node-drainer/node-drainer/pkg/queue"
 )
 
 // TestNoticeBeforeTheNode: the notice of an instance that is launching waits for the Node, as long as one may take to
@@ -15,6 +16,8 @@ func TestNoticeBeforeTheNode(t *testing.T) {
 		return "ignored " + string(kind) + " of " + instance + ": the instance is not a node that this agent manages"
 	}
 	waited := func(steps ...string) []string { return append([]string{"await"}, steps...) }
+	late := func(f *fixture) queue.Message { return spotWarning(&fixture{start: f.start.Add(-time.Minute)}) }
+	hurried := func(f *fixture) { f.cfg.RegistrationTimeout = 30 * time.Second }
 	for _, tt := range []struct {
 		name    string
 		given   given
@@ -39,6 +42,14 @@ func TestNoticeBeforeTheNode(t *testing.T) {
 			"Spot interruption, and the node registers after its end, by the clock of the agent",
 			registers(2*time.Minute + 30*time.Second), spotWarning,
 			waited(drainedWithoutHook("1m55s")...), 2*time.Minute + 40*time.Second, "ended drained",
+		},
+		{
+			"Spot interruption, a minute late: the instance may have been launched since", with(registers(20*time.Second), hurried),
+			late, waited(drainedWithoutHook("55s")...), 30 * time.Second, "ended drained",
+		},
+		{
+			"Spot interruption, a minute late, and the node does not register in time", with(noNode, uncalled, hurried),
+			late, waited(), 30 * time.Second, ignored(event.SpotInterruption),
 		},
 		{
 			"rebalance recommendation", registers(4 * time.Minute), rebalance, waited(drainedWithoutHook("1h4m0s")...),

@@ -336,6 +336,8 @@ func (r *resyncer) check(ctx context.Context, n node.Node, m autoscaling.Member)
 			return errContradicted
 		}
 		return err
+	case m.State == "InService" && isAnnounced(n):
+		return autoscaling.ErrGone
 	case m.State == "InService":
 		return errContradicted
 	}
@@ -347,6 +349,12 @@ func (r *resyncer) check(ctx context.Context, n node.Node, m autoscaling.Member)
 		return errContradicted
 	}
 	return autoscaling.ErrGone
+}
+
+// isAnnounced reports whether EC2 is about to terminate the instance of a node that was cordoned for a hook: an instance
+// whose root volume was replaced returns to its group with the mark of that. Maintenance has a check of its own.
+func isAnnounced(n node.Node) bool {
+	return n.Mark.TerminatesAt.After(time.Now()) && n.Maintenance.IsZero()
 }
 
 // eventOfMark returns the event that a node was cordoned for.

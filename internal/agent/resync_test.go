@@ -111,6 +111,21 @@ func TestResync(t *testing.T) {
 			with(hook, inState(inNoGroup)), uncordoned,
 		},
 		{
+			"cordoned for a hook, and in service again, but EC2 is about to terminate it: stays cordoned until then",
+			with(cordoned(event.LifecycleTerminating, -h, 3*time.Minute, 4*time.Minute), inGroup(inService)), uncordoned,
+		},
+		{
+			"the same, and the time has not come: stays cordoned",
+			with(cordoned(event.LifecycleTerminating, -h, h, 2*h), inGroup(inService)), nil,
+		},
+		{
+			"the same, but what is due is maintenance, which has its own check: uncordoned, and drained for that",
+			with(cordoned(event.LifecycleTerminating, -h, h, 48*h), inGroup(inService), func(f *fixture) {
+				f.node.Maintenance = f.start.Add(48 * h)
+			}),
+			[]string{"uncordon", "cordon until 47h59m55s", "drain node-1 until 47h59m55s", "exclude"},
+		},
+		{
 			"cordoned for a hook, and in service, but a moment later it terminates: stays cordoned",
 			with(hook, inGroup(inService), inState(terminating)), nil,
 		},

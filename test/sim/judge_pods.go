@@ -206,7 +206,7 @@ func (j podJudge) drainBegan(r removal, m marking) time.Time {
 	}
 	for _, t := range j.facts.truthsAt(id, began, 0) {
 		out := overlap(j.outages(r.Client, r.cluster), t.from, began) > 0
-		unmarked := t.kind == "interrupt" || t.kind == "maintain" && out
+		unmarked := t.kind == "interrupt" || out && (t.kind == "maintain" || t.kind == "asked to drain")
 		if unmarked && t.from.Before(began) {
 			began = t.from
 		}
