@@ -330,6 +330,8 @@ func (r *resyncer) check(ctx context.Context, n node.Node, m autoscaling.Member)
 	switch {
 	case m.State != "InService" && !m.State.Unknown(): // or Undescribed
 		return autoscaling.ErrGone
+	case m.State == "InService" && isUnconfirmedWarning(n.Mark) && n.Mark.Hook != "":
+		return errContradicted // it was drained for the hook, and has returned
 	case e.Kind != event.LifecycleTerminating && e.Kind != event.LifecycleLaunching:
 		err := r.confirmer.check(ctx, e)
 		if err == nil && r.isRecommendationOver(n) {
@@ -355,6 +357,11 @@ func (r *resyncer) check(ctx context.Context, n node.Node, m autoscaling.Member)
 // whose root volume was replaced returns to its group with the mark of that. Maintenance has a check of its own.
 func isAnnounced(n node.Node) bool {
 	return n.Mark.TerminatesAt.After(time.Now()) && n.Maintenance.IsZero()
+}
+
+// isUnconfirmedWarning reports whether the mark is for a Spot interruption that EC2 has not confirmed: it has no time.
+func isUnconfirmedWarning(m node.Mark) bool {
+	return m.Reason == string(event.SpotInterruption) && m.TerminatesAt.IsZero()
 }
 
 // eventOfMark returns the event that a node was cordoned for.

@@ -151,6 +151,12 @@ func TestResync(t *testing.T) {
 			[]string{"cordon until 25s", "drain node-1 until 20s", "exclude"},
 		},
 		{
+			"cordoned for a false warning without a time, drained for a hook, and in service again: uncordoned",
+			with(cordoned(event.SpotInterruption, -h, -30*time.Minute, 0), inGroup(inService), ec2Says(always(spot("running"))),
+				func(f *fixture) { f.node.Mark.Hook = group + "/drain" }),
+			uncordoned,
+		},
+		{
 			"no interruption followed a rebalance recommendation within two hours: uncordoned",
 			with(recommended, cordoned(event.RebalanceRecommendation, -2*h, 0, 0)), uncordoned,
 		},
