@@ -327,23 +327,34 @@ func (r *resyncer) isRecommendationOver(n node.Node) bool {
 // agent.
 func (r *resyncer) check(ctx context.Context, n node.Node, m autoscaling.Member) error {
 	e := eventOfMark(n)
-	switch {
-	case m.State != "InService" && !m.State.Unknown(): // or Undescribed
+	ofHook := e.Kind == event.LifecycleTerminating || e.Kind == event.LifecycleLaunching
+	switch inService := m.State == "InService"; {
+	case !inService && !m.State.Unknown(): // or Undescribed
 		return autoscaling.ErrGone
-	case m.State == "InService" && isUnconfirmedWarning(n.Mark) && n.Mark.Hook != "":
-		return errContradicted // it was drained for the hook, and has returned
-	case e.Kind != event.LifecycleTerminating && e.Kind != event.LifecycleLaunching:
-		err := r.confirmer.check(ctx, e)
-		if err == nil && r.isRecommendationOver(n) {
-			return errContradicted
-		}
-		return err
-	case m.State == "InService" && isAnnounced(n):
-		return autoscaling.ErrGone
-	case m.State == "InService":
+	case inService && (ofHook || isUnconfirmedWarning(n.Mark)):
+		return checkReturned(n)
+	case ofHook:
+		return r.checkEnded(ctx, n)
+	}
+	err := r.confirmer.check(ctx, e)
+	if err == nil && r.isRecommendationOver(n) {
 		return errContradicted
 	}
-	i, err := r.instances.Describe(ctx, e.InstanceID) // it is terminated, or was detached from its group
+	return err
+}
+
+// checkReturned is check for an instance that is in service again after a hook, as after the replacement of its root
+// volume. EC2 may be about to terminate it, which its mark says. Maintenance has a check of its own.
+func checkReturned(n node.Node) error {
+	if n.Mark.TerminatesAt.After(time.Now()) && n.Maintenance.IsZero() {
+		return autoscaling.ErrGone
+	}
+	return errContradicted
+}
+
+// checkEnded is check for an instance that is terminated, or was detached from its group.
+func (r *resyncer) checkEnded(ctx context.Context, n node.Node) error {
+	i, err := r.instances.Describe(ctx, n.InstanceID)
 	switch {
 	case err != nil:
 		return err
@@ -353,15 +364,10 @@ func (r *resyncer) check(ctx context.Context, n node.Node, m autoscaling.Member)
 	return autoscaling.ErrGone
 }
 
-// isAnnounced reports whether EC2 is about to terminate the instance of a node that was cordoned for a hook: an instance
-// whose root volume was replaced returns to its group with the mark of that. Maintenance has a check of its own.
-func isAnnounced(n node.Node) bool {
-	return n.Mark.TerminatesAt.After(time.Now()) && n.Maintenance.IsZero()
-}
-
-// isUnconfirmedWarning reports whether the mark is for a Spot interruption that EC2 has not confirmed: it has no time.
+// isUnconfirmedWarning reports whether the mark is for a hook, and for a Spot interruption that EC2 has not confirmed:
+// it has no time.
 func isUnconfirmedWarning(m node.Mark) bool {
-	return m.Reason == string(event.SpotInterruption) && m.TerminatesAt.IsZero()
+	return m.Reason == string(event.SpotInterruption) && m.Hook != "" && m.TerminatesAt.IsZero()
 }
 
 // eventOfMark returns the event that a node was cordoned for.

@@ -127,8 +127,8 @@ func (j podJudge) judgeTime(r removal) {
 }
 
 // deadlineOf returns the deadline of a drain, which an outage keeps the agent from writing to the mark. A drain that is
-// under way keeps its earlier deadline if the mark gets a later one, and so does one that maintenance starts again after
-// a crash, before the mark gets the later one.
+// under way keeps its earlier deadline if the mark gets a later one, and so does one that maintenance starts again
+// after a crash, before the mark gets the later one.
 func (j podJudge) deadlineOf(r removal, m marking) time.Time {
 	deadlines := []time.Time{m.mark.Deadline}
 	announced := slices.ContainsFunc(j.facts.truthsAt(m.node, r.At, 0), func(t truth) bool { return t.kind == "maintain" })
@@ -208,12 +208,16 @@ func (j podJudge) drainBegan(r removal, m marking) time.Time {
 	}
 	for _, t := range j.facts.truthsAt(id, began, 0) {
 		out := overlap(j.outages(r.Client, r.cluster), t.from, began) > 0
-		unmarked := t.kind == "interrupt" || out && (t.kind == "maintain" || t.kind == "asked to drain")
-		if unmarked && t.from.Before(began) {
+		if startsUnmarked(t.kind, out) && t.from.Before(began) {
 			began = t.from
 		}
 	}
 	return began
+}
+
+// startsUnmarked reports whether an event of the kind starts a drain before the node is marked.
+func startsUnmarked(kind string, outage bool) bool {
+	return kind == "interrupt" || outage && (kind == "maintain" || kind == "asked to drain")
 }
 
 // mayDelete reports whether something kept the agent from evicting, or from seeing that it could. A drain without time
