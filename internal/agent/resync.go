@@ -334,7 +334,7 @@ func (r *resyncer) check(ctx context.Context, n node.Node, m autoscaling.Member)
 	case inService && (ofHook || isUnconfirmedWarning(n.Mark)):
 		return checkReturned(n)
 	case ofHook:
-		return r.checkEnded(ctx, n)
+		return checkEnded(ctx, r.instances, n)
 	}
 	err := r.confirmer.check(ctx, e)
 	if err == nil && r.isRecommendationOver(n) {
@@ -353,8 +353,8 @@ func checkReturned(n node.Node) error {
 }
 
 // checkEnded is check for an instance that is terminated, or was detached from its group.
-func (r *resyncer) checkEnded(ctx context.Context, n node.Node) error {
-	i, err := r.instances.Describe(ctx, n.InstanceID)
+func checkEnded(ctx context.Context, instances Instances, n node.Node) error {
+	i, err := instances.Describe(ctx, n.InstanceID)
 	switch {
 	case err != nil:
 		return err
