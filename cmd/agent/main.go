@@ -18,10 +18,15 @@ var version = "dev"
 
 func main() { os.Exit(run(os.Args[1:], os.Environ(), os.Stdout, os.Stderr)) }
 
-// run returns the exit code: 0 after SIGINT or SIGTERM, 1 after a failure, 2 for wrong usage or
+// run returns the exit code: 0 after SIGINT or SIGTERM, 1 after a failure, also of a check, 2 for wrong usage or
 // configuration.
 func run(args, environ []string, stdout, stderr io.Writer) int {
-	if len(args) > 0 {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	switch {
+	case len(args) > 0 && args[0] == "check":
+		return app.Check(ctx, args[1:], environ, version, stdout, stderr)
+	case len(args) > 0:
 		return app.Answer(args, version, stdout, stderr)
 	}
 	cfg, err := config.ReadAgent(environ)
@@ -29,8 +34,6 @@ func run(args, environ []string, stdout, stderr io.Writer) int {
 		_, _ = fmt.Fprintln(stderr, err)
 		return 2
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	if err := app.Run(ctx, cfg, version, app.NewLogger(cfg, stdout)); err != nil {
 		_, _ = fmt.Fprintln(stderr, err)
 		return 1

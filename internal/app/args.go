@@ -10,7 +10,7 @@ import (
 
 // Answer prints what the command-line arguments request, and returns the exit code: 1 if that cannot be
 // written, 2 for an unknown argument. Arguments only print information: environment variables configure the
-// agent.
+// agent. Check has the arguments of agent check.
 func Answer(args []string, version string, stdout, stderr io.Writer) int {
 	var err error
 	switch request := strings.Join(args, " "); request {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 
-	awsautoscaling "github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	awscloudwatch "github.com/aws/aws-sdk-go-v2/service/cloudwatch"
 	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
@@ -70,11 +69,7 @@ func newComponents(
 	}
 	instances := ec2.New(awsec2.NewFromConfig(env.AWS))
 	alarms := cloudwatch.New(awscloudwatch.NewFromConfig(env.AWS))
-	scaling := awsautoscaling.NewFromConfig(env.AWS, func(o *awsautoscaling.Options) {
-		// Package autoscaling retries: it knows how long each call may take, and reports every failure.
-		o.RetryMaxAttempts = 1
-	})
-	groups := autoscaling.New(scaling, cfg.Hook, cfg.Queue.URL, o)
+	groups := autoscaling.New(newAutoScaling(env), cfg.Hook, cfg.Queue.URL, o)
 	consumer := queue.New(sqs.NewFromConfig(env.AWS), cfg.Queue, o)
 	consumer.Gate(elector.WaitForLease)
 	return components{

@@ -35,6 +35,7 @@ func layers() map[string]int {
 		"pkg/launch":           2,
 		"pkg/lead":             2,
 		"pkg/autoscaler":       2,
+		"pkg/access":           2,
 		"pkg/handover/restart": 2,
 		"pkg/handover/redis":   2,
 		"pkg/handover/surge":   2,
@@ -48,6 +49,7 @@ func layers() map[string]int {
 		"internal/config": 4, // It contains the Config of each package of layer 2.
 
 		"internal/rollout": 5,
+		"internal/check":   5,
 
 		"internal/app": 6,
 		"internal/cli": 6,
@@ -68,7 +70,7 @@ func guards() []guard {
 	and := func(packages ...string) []string { return append(packages, "internal/app", "internal/cli") }
 	kubernetes := and("pkg/node", "pkg/drain", "pkg/handover/redis", "pkg/handover/restart",
 		"pkg/handover/surge", "pkg/launch", "pkg/lead",
-		"pkg/autoscaler", "pkg/cluster", "internal/retry")
+		"pkg/autoscaler", "pkg/access", "pkg/cluster", "internal/retry")
 	return []guard{
 		{"github.com/aws", and("pkg/queue", "pkg/autoscaling", "pkg/ec2", "pkg/cloudwatch", "pkg/nodegroup",
 			"internal/cloud")},

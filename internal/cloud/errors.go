@@ -2,6 +2,7 @@ package cloud
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
@@ -26,4 +27,12 @@ func IsThrottle(err error) bool {
 func IsTransient(err error) bool {
 	retryable := retry.IsErrorRetryables(retry.DefaultRetryables).IsErrorRetryable(err)
 	return IsThrottle(err) || retryable == aws.TrueTernary
+}
+
+// IsDenied reports whether AWS refused the call because a permission is missing. The services name that differently:
+// Auto Scaling AccessDenied, EC2 UnauthorizedOperation, those with JSON AccessDeniedException.
+func IsDenied(err error) bool {
+	return slices.Contains([]string{
+		"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "AuthorizationError",
+	}, ErrorCode(err))
 }

@@ -122,7 +122,8 @@ KUBECONFIG.
 // WriteHelp writes the reference for a terminal.
 func WriteHelp(w io.Writer) error {
 	var b strings.Builder
-	_, _ = fmt.Fprintf(&b, "%s\nUsage:\n  agent [--help | --version]\n\nEnvironment variables:\n", intro)
+	_, _ = fmt.Fprintf(&b, "%s\nUsage:\n  agent [--help | --version]\n  "+
+		"agent check [--output text|json] [--url URL]\n\nEnvironment variables:\n", intro)
 	for _, v := range Variables() {
 		title := text.Indent(v.Name+" ("+v.initial()+")", "  ", 100)
 		help := text.Indent(v.Help, "      ", 100)

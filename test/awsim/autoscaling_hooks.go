@@ -23,6 +23,7 @@ type hookXML struct {
 	AutoScalingGroupName  string
 	LifecycleTransition   string
 	NotificationTargetARN string `xml:",omitempty"`
+	RoleARN               string `xml:",omitempty"`
 	NotificationMetadata  string `xml:",omitempty"`
 	HeartbeatTimeout      int
 	GlobalTimeout         int
@@ -40,6 +41,7 @@ func (a hookAPI) describeLifecycleHooks(r *reader) (any, error) {
 				AutoScalingGroupName:  g.name,
 				LifecycleTransition:   h.Transition,
 				NotificationTargetARN: h.NotificationTargetARN,
+				RoleARN:               h.RoleARN,
 				NotificationMetadata:  h.NotificationMetadata,
 				HeartbeatTimeout:      seconds(h.HeartbeatTimeout),
 				GlobalTimeout:         seconds(h.GlobalTimeout),

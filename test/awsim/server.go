@@ -168,6 +168,7 @@ func NewUnconnected(opts Options) *Server {
 		"2011-01-01": queryService("autoscaling", "http://autoscaling.amazonaws.com/doc/2011-01-01/",
 			autoscalingActions(s.asg)),
 		"2016-11-15": ec2Service(ec2Actions(s.asg)),
+		"2011-06-15": stsService(s),
 		"AmazonSQS":  sqsService(sqsActions(s.sqs)),
 		"CloudWatch": cloudwatchService(s.asg),
 		"AmazonSSM":  ssmService(s.asg),

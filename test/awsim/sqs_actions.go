@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -67,20 +68,22 @@ type attributesAnswer struct {
 }
 
 func (s queueAPI) getQueueAttributes(_ time.Time, q *queue, in getQueueAttributesRequest) (any, error) {
-	out := map[string]string{}
+	all := map[string]string{"QueueArn": s.arn(q.name), "Policy": q.policyText, "RedrivePolicy": q.redrivePolicy}
+	maps.Copy(all, q.attributes)
+	if strings.HasSuffix(q.name, ".fifo") {
+		all["FifoQueue"] = "true"
+	}
+	maps.DeleteFunc(all, func(_, value string) bool { return value == "" })
+	if slices.Equal(in.AttributeNames, []string{"All"}) {
+		return attributesAnswer{all}, nil
+	}
 	for _, name := range in.AttributeNames {
-		switch {
-		case name == "QueueArn":
-			out[name] = s.arn(q.name)
-		case name == "Policy" && q.policyText != "":
-			out[name] = q.policyText
-		case name != "RedrivePolicy" && name != "Policy":
+		if !slices.Contains([]string{"QueueArn", "Policy", "RedrivePolicy"}, name) {
 			return nil, errorf("InvalidAttributeName", "Unknown Attribute %s.", name)
-		case name == "RedrivePolicy" && q.redrivePolicy != "":
-			out[name] = q.redrivePolicy
 		}
 	}
-	return attributesAnswer{out}, nil
+	maps.DeleteFunc(all, func(name, _ string) bool { return !slices.Contains(in.AttributeNames, name) })
+	return attributesAnswer{all}, nil
 }
 
 type sendRequest struct {

@@ -18,8 +18,8 @@ type QueueStats struct {
 }
 
 // CreateQueue makes a queue, unless there is one of the name, and gives its URL. Of the attributes, under their
-// SQS names, only Policy and RedrivePolicy are simulated. It panics on anything else, because then the test is
-// wrong.
+// SQS names, only Policy and RedrivePolicy are simulated. It shows those about keys and retention. It panics on
+// anything else, because then the test is wrong.
 func (s SQS) CreateQueue(name string, attrs map[string]string) (url string) {
 	s.sqs.mu.Lock()
 	defer s.sqs.mu.Unlock()
@@ -52,6 +52,12 @@ func (s *sqs) set(q *queue, attribute, value string) (err error) {
 			q.redrivePolicy, q.deadLetters, q.maxReceives = value, dead, policy.MaxReceiveCount
 		}
 		return err
+	case "KmsMasterKeyId", "SqsManagedSseEnabled", "MessageRetentionPeriod":
+		if q.attributes == nil {
+			q.attributes = map[string]string{}
+		}
+		q.attributes[attribute] = value
+		return nil
 	}
 	return errorf("InvalidAttributeName", "Unknown Attribute %s.", attribute)
 }

@@ -20,6 +20,8 @@ type queue struct {
 	name  string
 	delay time.Duration // Of what is sent from now on.
 
+	attributes map[string]string // Those that are shown as they were set, and change nothing here.
+
 	policyText string           // As it was set.
 	policy     []queueStatement // nil without a policy.
 

@@ -111,10 +111,12 @@ func TestEveryVariableExists(t *testing.T) {
 	})
 }
 
-// TestEveryFlagExists: a flag is one of the trigger's, or a command on some page gives it to another program.
+// TestEveryFlagExists: a flag is one of the trigger's or of agent check, or a command on some page gives it to another
+// program.
 func TestEveryFlagExists(t *testing.T) {
 	t.Parallel()
 	trigger := find(Pages(t)["docs/trigger-flags.md"], "`(--[a-z-]+)`").with("--help", "--version")
+	trigger.and(find(source(t, "internal/app/check.go"), `(?m)^  (--[a-z-]+) `))
 	shown := set{}.with("--target-role-arn") // of aws eks create-pod-identity-association
 	for _, page := range Pages(t) {
 		for _, block := range Blocks(page, "sh") {
