@@ -8,8 +8,9 @@ HELM        := $(GO) tool -modfile=tools/charts/go.mod helm
 VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 FUZZTIME    ?= 60s
 IMAGE       ?= node-drainer:$(VERSION)
-# The registry that the packed chart takes its image from, and where it is packed to.
+# The registry that the packed chart takes its image from, its digest there, and where the chart is packed to.
 REGISTRY    ?=
+DIGEST      ?=
 DIST        ?= dist
 # Flags of the benchmark; BENCH=--help lists them.
 BENCH       ?=
@@ -161,12 +162,33 @@ notices: bin/tools/go-licenses ## Collect the licenses of what is linked into bi
 		mkdir bin/licenses/$$system/go; cp "$$($(GO) env GOROOT)/LICENSE" bin/licenses/$$system/go/; \
 	done
 
+.PHONY: manuals
+manuals: ## Write manual pages and shell completions of the trigger to bin/, for the archives of a release.
+	rm -rf bin/man bin/completions && mkdir -p bin/completions
+	$(GO) run ./internal/cli/man bin/man
+	for shell in bash fish powershell zsh; do \
+		$(GO) run ./cmd/trigger completion $$shell >bin/completions/trigger.$$shell; done
+
 .PHONY: chart
-chart: ## Check the Helm chart and pack it into dist/, with REGISTRY as the one of its image.
+chart: ## Check the Helm chart and pack it into dist/, with REGISTRY and DIGEST as those of its image.
 	$(HELM) lint --strict charts/node-drainer --values charts/node-drainer/ci/least-values.yaml
 	rm -rf "$(DIST)/chart" && mkdir -p "$(DIST)" && cp -R charts/node-drainer "$(DIST)/chart"
-	sed 's|^  registry: ""$$|  registry: "$(REGISTRY)"|' charts/node-drainer/values.yaml >"$(DIST)/chart/values.yaml"
+	sed -e 's|^  registry: ""$$|  registry: "$(REGISTRY)"|' -e 's|^  digest: ""$$|  digest: "$(DIGEST)"|' \
+		charts/node-drainer/values.yaml >"$(DIST)/chart/values.yaml"
 	$(HELM) package "$(DIST)/chart" --destination "$(DIST)"
+
+.PHONY: manifests
+manifests: chart ## Write dist/install.yaml: what the chart installs, for those who do not use Helm.
+	$(HELM) template node-drainer "$(DIST)/chart" --namespace kube-system --no-hooks --values deploy/install-values.yaml \
+		$(if $(REGISTRY),,--set image.registry=YOUR_REGISTRY) >"$(DIST)/install.yaml"
+
+.PHONY: verify-tag
+verify-tag: ## Check that TAG (v1.2.3) can be released: the versions of the chart and of the changelog are those of the tag.
+	@test -n "$(TAG)" || { echo "make verify-tag: set TAG, such as v0.1.0" >&2; exit 1; }
+	@has() { grep -q "$$1" "$$2" || { echo "make verify-tag: $$2 has no line $$1" >&2; exit 1; }; }; \
+	has '^version: $(TAG:v%=%)$$' charts/node-drainer/Chart.yaml; \
+	has '^appVersion: $(TAG:v%=%)$$' charts/node-drainer/Chart.yaml; \
+	has '^## \[$(TAG:v%=%)\] - 20' CHANGELOG.md
 
 .PHONY: terraform
 terraform: ## Check the Terraform module against the AWS provider, which is downloaded.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -75,27 +76,58 @@ func hold(t *testing.T, name, text string) {
 	}
 }
 
-// TestThePackedChart: a release packs the chart with the registry of its image, so that it needs no value for that.
-func TestThePackedChart(t *testing.T) {
-	t.Parallel()
+// makeDist runs a target that writes to the folder dist, as a release does.
+func makeDist(t *testing.T, dist, target string, variables ...string) {
+	t.Helper()
 	root, err := chart.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
-	dist := t.TempDir()
-	pack := exec.CommandContext(t.Context(), "make", "-C", root, "chart", "REGISTRY=registry.example.com:5000/x", "DIST="+dist)
-	pack.Env = append(os.Environ(), "MAKEFLAGS=")
-	if out, err := pack.CombinedOutput(); err != nil {
-		t.Fatalf("make chart: %v\n%s", err, out)
+	run := exec.CommandContext(t.Context(), "make", append(variables, "-C", root, target, "DIST="+dist)...)
+	run.Env = append(os.Environ(), "MAKEFLAGS=")
+	if out, err := run.CombinedOutput(); err != nil {
+		t.Fatalf("make %s: %v\n%s", target, err, out)
 	}
+}
+
+// TestThePackedChart: a release packs the chart with the registry and the digest of its image, so that it needs no value
+// for these.
+func TestThePackedChart(t *testing.T) {
+	t.Parallel()
+	dist, digest := t.TempDir(), "sha256:"+strings.Repeat("0123456789abcdef", 4)
+	makeDist(t, dist, "chart", "REGISTRY=registry.example.com:5000/x", "DIGEST="+digest)
 	packed, err := filepath.Glob(filepath.Join(dist, "node-drainer-*.tgz"))
 	if err != nil || len(packed) != 1 {
 		t.Fatalf("make chart has packed %q; %v", packed, err)
 	}
 	out, err := chart.Helm(t.Context(), nil, "template", "node-drainer", packed[0], "--set",
 		"config.clusterName=prod,config.queue.url="+queueURL)
-	if want := `image: "registry.example.com:5000/x/node-drainer/node-drainer:`; err != nil || !strings.Contains(out, want) {
-		t.Errorf("the packed chart has no %s; %v", want, err)
+	image := regexp.MustCompile(`image: "registry\.example\.com:5000/x/node-drainer/node-drainer:[\d.]+@` + digest + `"`)
+	if err != nil || !image.MatchString(out) {
+		t.Errorf("the packed chart has no %s; %v", image, err)
+	}
+}
+
+// TestTheManifests: install.yaml has what Helm would install into kube-system, with words in capitals for what only the
+// user knows.
+func TestTheManifests(t *testing.T) {
+	t.Parallel()
+	dist := t.TempDir()
+	makeDist(t, dist, "manifests", "REGISTRY=registry.example.com")
+	text, err := os.ReadFile(filepath.Join(dist, "install.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifests := strings.NewReplacer("YOUR_CLUSTER", "prod", "https://sqs.REGION.amazonaws.com/ACCOUNT/QUEUE", queueURL).
+		Replace(string(text))
+	installed, err := chart.Helm(t.Context(), nil, "template", "node-drainer", ours(t), "--namespace", "kube-system",
+		"--no-hooks", "--set", "config.clusterName=prod,image.registry=registry.example.com,config.queue.url="+queueURL,
+		"--set", "config.hook.names={node-drainer-terminating,node-drainer-launching}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(strings.Split(installed, "\n"), strings.Split(manifests, "\n")); diff != "" {
+		t.Errorf("(-helm install +install.yaml):\n%s", diff)
 	}
 }
 
