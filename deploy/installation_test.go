@@ -117,3 +117,20 @@ func TestInvalidInputs(t *testing.T) {
 		})
 	}
 }
+
+// TestHelmValues: the values of the chart follow from the module, with the role only for IRSA.
+func TestHelmValues(t *testing.T) {
+	t.Parallel()
+	provider := "arn:aws:iam::123456789012:oidc-provider/oidc.eks.eu-central-1.amazonaws.com/id/0123"
+	for account, inputs := range map[string]map[string]any{
+		`{"name":"drainer"}`: {},
+		`{"name":"drainer","roleARN":"` + roleARN("node-drainer-prod") + `"}`: {"identity": "irsa", "oidc_provider_arn": provider},
+	} {
+		inputs["cluster_name"], inputs["service_account"] = "prod", "drainer"
+		want := `{"config":{"clusterName":"prod","hook":{"names":["node-drainer-launching","node-drainer-terminating"]},` +
+			`"queue":{"url":"` + queueURL("node-drainer-prod") + `"}},"serviceAccount":` + account + `}`
+		if diff := cmp.Diff(want, planOf(t, inputs).scope["output"]["helm_values"].AsString()); diff != "" {
+			t.Errorf("%v (-want +got):\n%s", inputs, diff)
+		}
+	}
+}

@@ -1,3 +1,18 @@
+output "helm_values" {
+  description = "The values of the Helm chart that follow from this module, as JSON, for helm install --values."
+  value = jsonencode({
+    config = {
+      clusterName = var.cluster_name
+      queue       = { url = aws_sqs_queue.this.url }
+      hook        = { names = values(local.hooks) }
+    }
+    serviceAccount = merge(
+      { name = var.service_account },
+      { for arn in [aws_iam_role.agent.arn] : "roleARN" => arn if var.identity == "irsa" },
+    )
+  })
+}
+
 output "queue_url" {
   description = "QUEUE_URL of the agent."
   value       = aws_sqs_queue.this.url
