@@ -180,7 +180,7 @@ chart: ## Check the Helm chart and pack it into dist/, with REGISTRY and DIGEST 
 .PHONY: manifests
 manifests: chart ## Write dist/install.yaml: what the chart installs, for those who do not use Helm.
 	$(HELM) template node-drainer "$(DIST)/chart" --namespace kube-system --no-hooks --values deploy/install-values.yaml \
-		$(if $(REGISTRY),,--set image.registry=YOUR_REGISTRY) >"$(DIST)/install.yaml"
+		$(if $(REGISTRY),,--set image.registry=YOUR-REGISTRY) >"$(DIST)/install.yaml"
 
 .PHONY: verify-tag
 verify-tag: ## Check that TAG (v1.2.3) can be released: the versions of the chart and of the changelog are those of the tag.

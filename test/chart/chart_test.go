@@ -118,7 +118,7 @@ func TestTheManifests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	manifests := strings.NewReplacer("YOUR_CLUSTER", "prod", "https://sqs.REGION.amazonaws.com/ACCOUNT/QUEUE", queueURL).
+	manifests := strings.NewReplacer("YOUR-CLUSTER", "prod", "https://sqs.REGION.amazonaws.com/ACCOUNT/QUEUE", queueURL).
 		Replace(string(text))
 	installed, err := chart.Helm(t.Context(), nil, "template", "node-drainer", ours(t), "--namespace", "kube-system",
 		"--no-hooks", "--set", "config.clusterName=prod,image.registry=registry.example.com,config.queue.url="+queueURL,
