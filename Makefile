@@ -164,7 +164,7 @@ notices: bin/tools/go-licenses ## Collect the licenses of what is linked into bi
 
 .PHONY: manuals
 manuals: ## Write manual pages and shell completions of the trigger to bin/, for the archives of a release.
-	rm -rf bin/man bin/completions && mkdir -p bin/completions
+	rm -rf bin/man bin/completions && mkdir -p bin/man bin/completions
 	$(GO) run ./internal/cli/man bin/man
 	for shell in bash fish powershell zsh; do \
 		$(GO) run ./cmd/trigger completion $$shell >bin/completions/trigger.$$shell; done

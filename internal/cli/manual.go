@@ -36,4 +36,6 @@ func describeFlag(f *pflag.Flag) {
 	f.DefValue = cmp.Or(f.DefValue, f.Value.Type(), "false")
 }
 
-func escapeMarkdown(text string) string { return strings.NewReplacer("_", `\_`, "*", `\*`).Replace(text) }
+func escapeMarkdown(text string) string {
+	return strings.NewReplacer("_", `\_`, "*", `\*`).Replace(text)
+}

@@ -2,7 +2,6 @@ package docs
 
 import (
 	"context"
-	"net/url"
 	"regexp"
 	"strings"
 	"testing"
@@ -34,7 +33,7 @@ func TestEndpoints(t *testing.T) {
 func endpoints(ctx context.Context, region string, fips, dualStack bool) (string, error) {
 	var names []string
 	add := func(e transport.Endpoint, err error) error {
-		names = append(names, (*url.URL)(&e.URI).Host)
+		names = append(names, e.URI.Host)
 		return err
 	}
 	if err := add(sqs.NewDefaultEndpointResolverV2().ResolveEndpoint(ctx, sqs.EndpointParameters{

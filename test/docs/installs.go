@@ -41,12 +41,9 @@ func Installs(t testing.TB) []Install {
 	for name, page := range Pages(t) {
 		for _, block := range Blocks(page, "sh") {
 			for _, command := range block.Commands() {
-				flags := flagsOfHelm(command)
-				_, piped, isPiped := strings.Cut(command, "helm_values | ")
-				switch {
-				case isPiped: // what it gets is tested with the module that prints it
-					render(name, append(required, flagsOfHelm(piped)...)...)
-				case strings.HasPrefix(command, "helm upgrade "): // it has the values of the installation besides
+				command, isPiped := strings.CutPrefix(command, "terraform -chdir=infrastructure output -raw helm_values | ")
+				switch flags := flagsOfHelm(command); {
+				case isPiped, strings.HasPrefix(command, "helm upgrade "): // it has the values of Terraform or before besides
 					render(name, append(required, flags...)...)
 				case len(flags) > 0:
 					render(name, flags...)

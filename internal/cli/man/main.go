@@ -22,10 +22,8 @@ func main() {
 	}
 }
 
-// write writes a page for each command, named as in trigger-plan.1.
+// write writes a page for each command to a folder that exists, named as in trigger-plan.1.
 func write(folder string) error {
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return err
-	}
-	return doc.GenManTree(cli.Manual(), &doc.GenManHeader{Section: "1", Source: "node-drainer", Manual: "node-drainer"}, folder)
+	header := &doc.GenManHeader{Section: "1", Source: "node-drainer", Manual: "node-drainer"}
+	return doc.GenManTree(cli.Manual(), header, folder)
 }

@@ -10,7 +10,7 @@ import (
 // TestWrite: there is a page for each command, with its flags, and what Markdown would take for emphasis.
 func TestWrite(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "1767225600")
-	folder := filepath.Join(t.TempDir(), "man")
+	folder := t.TempDir()
 	if err := write(folder); err != nil {
 		t.Fatal(err)
 	}
