@@ -44,7 +44,7 @@ type auditEvent struct {
 // begins. The list has all requests that have been answered, because the server writes the audit log before
 // it responds.
 func (c *ControlPlane) Requests(ctx context.Context, user string) ([]Request, error) {
-	log, err := os.Open(c.folder.path("clusters", c.name, "logs", "audit.log"))
+	log, err := os.Open(c.folder.path(logsDir, auditLog))
 	if err != nil {
 		return nil, err
 	}

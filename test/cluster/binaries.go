@@ -29,14 +29,11 @@ type binary struct {
 
 // programs is the control plane, in the order in which builds gain most from each other.
 func programs() []binary {
-	all := []binary{{"etcd", "etcd", "."}}
-	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"} {
+	all := []binary{{etcd, "etcd", "."}}
+	for _, name := range []string{apiServer, controllerManager, scheduler, "kubectl"} {
 		all = append(all, binary{name, "kubernetes", "k8s.io/kubernetes/cmd/" + name})
 	}
-	for _, name := range []string{"kwok", "kwokctl"} {
-		all = append(all, binary{name, "kwok", "sigs.k8s.io/kwok/cmd/" + name})
-	}
-	return all
+	return append(all, binary{kwok, "kwok", "sigs.k8s.io/kwok/cmd/kwok"})
 }
 
 // Binaries returns a folder that holds the programs of the control plane. It is the folder that KUBE_BINARIES

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"context"
 	_ "embed" // For the files below.
 	"errors"
 	"fmt"
@@ -9,44 +8,43 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
-	"strings"
 	"syscall"
-	"text/template"
-	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// workdirVariable is the variable by which kwokctl, and whatever it starts, is known to belong to a folder.
-const workdirVariable = "KWOK_WORKDIR"
+const (
+	logsDir        = "logs"
+	auditLog       = "audit.log"
+	kubeconfigFile = "kubeconfig"
+)
 
 var (
-	//go:embed kwokctl.yaml.tmpl
-	kwokctlConfig string
-	//go:embed stages.yaml
-	stages string
+	//go:embed kwok.yaml
+	kwokConfig []byte
 	//go:embed audit-policy.yaml
 	auditPolicy []byte
 )
 
-// reaper waits until its standard input ends, which it does when the owner of the folder dies, by
-// SIGKILL too; then it ends what kwokctl started, because those processes have no other tie to us.
+// reaper waits until its standard input ends, which it does when the owner of the folder dies, by SIGKILL too. Then it
+// kills the process group of the components, and the processes whose numbers are in the folder.
 const reaper = `cat >/dev/null
-for pid in "$1"/*.pid "$1"/clusters/*/pids/*.pid; do
+kill -s KILL -- "-$3" 2>/dev/null
+for pid in "$1"/*.pid; do
   [ -f "$pid" ] && kill -9 "$(cat "$pid")" 2>/dev/null
 done
-[ "$2" = remove ] && rm -rf "$1"
-exit 0`
+[ "$2" = remove ] || exit 0
+rm -rf "$1" 2>/dev/null || { sleep 1; rm -rf "$1"; }`
 
-// folder holds one control plane: its data, its logs, and by the paths in their command lines the
-// processes that belong to it.
+// folder holds one control plane: its configuration, its data and its logs.
 type folder struct {
 	dir    string
 	remain bool // The user named it, and finds the logs there.
-	reaper *exec.Cmd
-	pipe   io.Closer
+	// The first has the process group of the components, which exists as long as it runs. Both end with the pipe.
+	anchor, reaper *exec.Cmd
+	pipe           io.Closer
 }
 
 // newFolder creates the folder and starts its reaper.
@@ -80,20 +78,29 @@ func (f *folder) make() error {
 	return nil
 }
 
-// guard starts the reaper, in a session of its own so that a Ctrl-C does not reach it first.
+// guard starts the anchor and the reaper, each in a process group of its own so that a Ctrl-C reaches neither.
 func (f *folder) guard() error {
 	after := "remove"
 	if f.remain {
 		after = "remain"
 	}
-	f.reaper = exec.Command("/bin/sh", "-c", reaper, "node-drainer-reaper", f.dir, after)
-	f.reaper.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	pipe, err := f.reaper.StdinPipe()
+	input, pipe, err := os.Pipe()
 	if err != nil {
 		return err
 	}
+	defer input.Close()
 	f.pipe = pipe
-	return f.reaper.Start()
+	start := func(name string, args ...string) (*exec.Cmd, error) {
+		cmd := exec.Command(name, args...)
+		cmd.Stdin, cmd.SysProcAttr = input, &syscall.SysProcAttr{Setpgid: true}
+		return cmd, cmd.Start()
+	}
+	if f.anchor, err = start("/bin/cat"); err != nil {
+		return err
+	}
+	f.reaper, err = start("/bin/sh", "-c", reaper, "node-drainer-reaper", f.dir, after,
+		strconv.Itoa(f.anchor.Process.Pid))
+	return err
 }
 
 // path returns a path inside the folder.
@@ -101,89 +108,37 @@ func (f *folder) path(parts ...string) string {
 	return filepath.Join(append([]string{f.dir}, parts...)...)
 }
 
-// writeConfig writes what kwokctl reads.
-func (f *folder) writeConfig(binaries string, p *ports) error {
-	config, err := template.New("kwokctl.yaml").Parse(kwokctlConfig)
-	if err != nil {
-		return err
-	}
-	var text strings.Builder
-	err = config.Execute(&text, map[string]any{"Dir": f.dir, "Binaries": binaries, "Ports": p})
-	if err != nil {
-		return err
-	}
+// writeConfig writes what the components read, and the administrator's kubeconfig.
+func (f *folder) writeConfig(name string, p *ports) error {
 	return errors.Join(
-		os.WriteFile(f.path("kwokctl.yaml"), []byte(text.String()+stages), 0o600),
-		os.WriteFile(f.path("audit-policy.yaml"), auditPolicy, 0o600))
+		os.Mkdir(f.path(logsDir), 0o755),
+		os.WriteFile(f.path("kwok.yaml"), kwokConfig, 0o600),
+		os.WriteFile(f.path("audit-policy.yaml"), auditPolicy, 0o600),
+		writeCertificates(f.path(authorityFile), f.path(certificateFile), f.path(keyFile)),
+		clientcmd.WriteToFile(clientcmdapi.Config{
+			Clusters: map[string]*clientcmdapi.Cluster{name: {
+				Server: "https://" + address(p.Port(apiServerPort)), CertificateAuthority: f.path(authorityFile),
+			}},
+			AuthInfos: map[string]*clientcmdapi.AuthInfo{name: {
+				ClientCertificate: f.path(certificateFile), ClientKey: f.path(keyFile),
+			}},
+			Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name}},
+			CurrentContext: name,
+		}, f.path(kubeconfigFile)))
 }
 
-// remove ends every process of the folder, then the folder, unless the user named it.
-func (f *folder) remove(ctx context.Context) error {
-	err := f.kill(ctx, "")
+// remove removes the folder, unless the user named it. Nothing may run in it any more.
+func (f *folder) remove() error {
 	if f.pipe != nil {
 		_ = f.pipe.Close() // The reaper takes this for our death, and removes the folder.
-		_ = f.reaper.Wait()
+	}
+	for _, cmd := range []*exec.Cmd{f.anchor, f.reaper} {
+		if cmd != nil && cmd.Process != nil {
+			_ = cmd.Wait() // The reaper may have killed the anchor.
+		}
 	}
 	if f.remain {
-		return err
+		return nil
 	}
-	return errors.Join(err, os.RemoveAll(f.dir))
-}
-
-// kill kills the folder's processes, or the one of the given name, and returns when they have exited.
-func (f *folder) kill(ctx context.Context, name string) error {
-	return wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(context.Context) (bool, error) {
-		left, err := processes(f.dir, name)
-		for _, pid := range left {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-		}
-		return len(left) == 0, err
-	})
-}
-
-// processes returns the process ids of the programs that kwokctl started from dir: those whose command is a path in
-// it, or has the given base name there. Without a name, they include kwokctl itself and each child that it has forked
-// and that has not executed its program yet, so that killing all leaves none behind.
-func processes(dir, name string) ([]int, error) {
-	commands, err := commandLines()
-	var pids []int
-	for pid, command := range commands {
-		isComponent := strings.HasPrefix(command, dir+"/") && (name == "" || filepath.Base(command) == name)
-		if isComponent || name == "" && isKwokctl(pid, dir) {
-			pids = append(pids, pid)
-		}
-	}
-	slices.Sort(pids)
-	return pids, err
-}
-
-// isKwokctl reports whether the process has the environment that kwokctl gets for dir. It is false where there is no
-// /proc.
-func isKwokctl(pid int, dir string) bool {
-	env, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)) // It may have exited.
-	return slices.Contains(strings.Split(string(env), "\x00"), workdirVariable+"="+dir)
-}
-
-// commandLines returns the command, without its arguments, of every process that runs. Zombies have
-// none, and are left out.
-func commandLines() (map[int]string, error) {
-	commands := map[int]string{}
-	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
-	for _, file := range files {
-		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-		text, _ := os.ReadFile(file) // It may have ended meanwhile.
-		command, _, _ := strings.Cut(string(text), "\x00")
-		commands[pid] = command
-	}
-	if len(files) > 0 {
-		return commands, nil
-	}
-	output, err := exec.Command("ps", "-axo", "pid=,args=").Output()
-	for line := range strings.Lines(string(output)) {
-		fields := strings.Fields(line)
-		if pid, err := strconv.Atoi(fields[0]); err == nil && len(fields) > 1 {
-			commands[pid] = fields[1]
-		}
-	}
-	return commands, err
+	return os.RemoveAll(f.dir)
 }

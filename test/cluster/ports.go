@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"strconv"
 )
 
 const (
@@ -13,6 +14,8 @@ const (
 	lowestPort  = 18000
 	highestPort = 32000
 	blockSize   = 8
+
+	loopback = "127.0.0.1"
 )
 
 // ports is a block of ports of this machine. We listen on the first ourselves: that keeps other
@@ -67,5 +70,8 @@ func (p *ports) release() error {
 }
 
 func listen(port int) (net.Listener, error) {
-	return net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	return net.Listen("tcp", address(port))
 }
+
+// address returns the address of a port of this machine.
+func address(port int) string { return net.JoinHostPort(loopback, strconv.Itoa(port)) }
