@@ -34,7 +34,7 @@ func (b *bench) run(ctx context.Context) error {
 	b.startedAt = time.Now()
 	var err error
 	// The first run builds them for minutes, and says so.
-	if b.binaries, err = cluster.Binaries(ctx, b.log); err != nil {
+	if b.binaries, err = cluster.Binaries(ctx, b.log, cluster.Kubectl); err != nil {
 		return err
 	}
 	dir, err := os.MkdirTemp("", "node-drainer-bench-")

@@ -62,7 +62,7 @@ func (c *ControlPlane) waitControllers(ctx context.Context) error {
 
 // Kubectl runs the control plane's own kubectl as administrator and returns what it printed.
 func (c *ControlPlane) Kubectl(ctx context.Context, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, filepath.Join(c.binaries, "kubectl"), args...)
+	cmd := exec.CommandContext(ctx, filepath.Join(c.binaries, Kubectl), args...)
 	cmd.Env = append(environment(c.folder.dir), "KUBECONFIG="+c.Kubeconfig())
 	output, err := cmd.Output()
 	if err != nil {

@@ -13,6 +13,6 @@
 //		...
 //	}
 //
-// The binaries are built once from Go modules and kept in the user's cache (see Binaries). A cold
-// build takes longer than go test's own timeout, so run "make cluster" before the first tests.
+// The binaries are downloaded, or built from Go modules, once and kept in the user's cache (see Binaries). A cold build
+// takes longer than go test's own timeout, so run "make cluster" before the first tests.
 package cluster

@@ -36,7 +36,7 @@ var shared struct { //nolint:gochecknoglobals // See above.
 func Main(m *testing.M, last ...func(*Cluster) error) int {
 	flag.Parse()
 	if list := flag.Lookup("test.list"); list == nil || list.Value.String() == "" {
-		if _, err := Binaries(context.Background(), os.Stderr); err != nil {
+		if _, err := Binaries(context.Background(), os.Stderr, Kubectl); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}

@@ -1,9 +1,11 @@
-// Command cluster builds what is missing of the control plane that the tests run against, and prints the folder of its
-// programs. The first build takes about 20 minutes on two cores. KUBE_BINARIES=DIR names programs that exist already.
+// Command cluster prints the folder of the programs of the control plane that the tests run against, after it has
+// downloaded or built those that are missing; see cluster.Binaries for the variables. With -sums it prints the
+// published SHA-256 sums of the programs instead.
 package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -13,12 +15,20 @@ import (
 )
 
 func main() {
+	published := flag.Bool("sums", false, "print test/cluster/sums.txt for the versions in test/cluster/binaries/go.mod")
+	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	dir, err := cluster.Binaries(ctx, os.Stderr)
+	text, err := "", error(nil)
+	if *published {
+		text, err = cluster.PublishedSums(ctx)
+	} else {
+		text, err = cluster.Binaries(ctx, os.Stderr, cluster.Kubectl)
+		text += "\n"
+	}
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	fmt.Println(dir)
+	fmt.Print(text)
 }
