@@ -35,7 +35,7 @@ GOVULNCHECK ?= v1.9.0
 
 # Modules of their own, so that what they need does not mix with what the product needs.
 NESTED := $(patsubst %/go.mod,%,$(wildcard tools/go.mod tools/*/go.mod test/alerts/go.mod \
-	test/chart/operator/go.mod test/cluster/binaries/*/go.mod))
+	test/chart/operator/go.mod test/cluster/binaries/go.mod))
 # What may be linked into the programs: licenses that ask for no more than a notice.
 LICENSES := Apache-2.0,BSD-2-Clause,BSD-3-Clause,ISC,MIT
 # Where the programs run; what is linked differs.
@@ -70,7 +70,7 @@ image_manifest = buildah rmi $(IMAGE) 2>/dev/null || true; \
 help: ## Show this list.
 	@awk 'BEGIN { FS = ":.*## "; print "Usage: make TARGET" } \
 		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
-		/^[a-z0-9-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+		/^[a-z0-9-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## Build the programs into bin/.
@@ -86,7 +86,7 @@ test: ## Run the tests that need nothing but Go, with the race detector, and the
 
 # Not from Go's cache of results, which does not know what these tests run.
 .PHONY: test-e2e
-test-e2e: deps-test cluster ## Run what needs a control plane, Helm, the AWS CLI or buildah. The first run builds the control plane.
+test-e2e: deps-test cluster ## Run what needs a control plane, Helm, the AWS CLI or buildah; see cluster.
 	$(GO) test -race -tags e2e -count=1 -p 2 -timeout 20m $(E2E)
 
 .PHONY: test-all
@@ -102,8 +102,12 @@ lint: ## Run golangci-lint. The first run compiles it, for some minutes.
 verify: verify-tidy verify-format verify-generated verify-licenses verify-release vet arch lint vuln ## Check modules, format, lint, licenses and generated files.
 
 .PHONY: demo
-demo: ## Watch a node being drained: a real control plane, a simulated AWS, the agent.
-	@$(GO) run ./test/demo
+demo: bin/demo/demo ## Watch a node being drained: a real control plane (see cluster), a simulated AWS, the agent.
+	@bin/demo/demo -agent bin/demo/agent
+
+.PHONY: demo-replay
+demo-replay: ## Watch a recorded demo, for half a minute. It needs nothing but Go.
+	@$(GO) run ./test/demo/replay
 
 ##@ More
 
@@ -204,8 +208,18 @@ generate: ## Write the generated files again.
 	$(GO) generate ./...
 
 .PHONY: cluster
-cluster: ## Build the control plane of the e2e tests and the demo (20 minutes the first time), or find it.
+cluster: ## Find the control plane of the e2e tests, or download it, or build it where there are no downloads.
 	$(GO) run ./test/cluster/cmd/cluster
+
+# After a new version in test/cluster/binaries/go.mod.
+.PHONY: sums
+sums: ## Write test/cluster/sums.txt: the SHA-256 sums that dl.k8s.io and GitHub publish. It needs the network.
+	$(GO) run ./test/cluster/cmd/cluster -sums >test/cluster/sums.txt.new || { rm test/cluster/sums.txt.new; exit 1; }
+	mv test/cluster/sums.txt.new test/cluster/sums.txt
+
+.PHONY: demo-record
+demo-record: bin/demo/demo ## Record the demo for demo-replay, after a change of its output.
+	bin/demo/demo -agent bin/demo/agent -record test/demo/replay/recording.cast
 
 .PHONY: clean
 clean: ## Remove what was built here; the control plane stays in the user's cache.
@@ -228,6 +242,12 @@ deps-test: ## Install what make test-e2e runs: the AWS CLI, buildah, and Redis.
 		echo "make test-e2e: the tests run Redis, which is not on PATH: apt-get install redis-tools" >&2; \
 		exit 1; \
 	fi
+
+# With the agent, in one invocation, so that packages of both are compiled once.
+.PHONY: bin/demo/demo
+bin/demo/demo:
+	@echo "Compiling the agent and the demo: a minute the first time"
+	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags='-s -w' -o bin/demo/ ./cmd/agent ./test/demo
 
 .PHONY: arch
 arch: ## Hold the import table.

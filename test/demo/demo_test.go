@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -75,12 +76,12 @@ func TestDemo(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.end(t, 0)
-	output := d.stdout.String()
-	t.Log("\n" + output)
-	if i := strings.IndexAny(output, "\x1b\r\b"); i >= 0 {
+	text := d.stdout.String()
+	t.Log("\n" + text)
+	if i := strings.IndexAny(text, "\x1b\r\b"); i >= 0 {
 		t.Errorf("a control character at byte %d", i)
 	}
-	rest := output
+	rest := text
 	for _, step := range []string{
 		"Real:", "Simulated:", "control plane", "agent", "TerminateInstanceInAutoScalingGroup", "event received",
 		"node cordoned", "taint   node-drainer.io/", "cordon", "label", "blocked:", "PodDisruptionBudget shop/shop",
@@ -89,14 +90,20 @@ func TestDemo(t *testing.T) {
 	} {
 		_, after, found := strings.Cut(rest, step)
 		if !found {
-			t.Fatalf("%q is missing, or comes too early:\n%s", step, output)
+			t.Fatalf("%q is missing, or comes too early:\n%s", step, text)
 		}
 		rest = after
 	}
-	if before, _, _ := strings.Cut(output, "node drained"); !strings.Contains(before, "heartbeat 2") {
-		t.Errorf("the drain did not outlast a heartbeat:\n%s", output)
+	printed := templates(text)
+	for _, line := range recordedLines(t) {
+		if !slices.Contains(printed, line) {
+			t.Errorf("demo-replay shows a line that the demo does not print, so run make demo-record: %q", line)
+		}
 	}
-	for line := range strings.Lines(output) {
+	if before, _, _ := strings.Cut(text, "node drained"); !strings.Contains(before, "heartbeat 2") {
+		t.Errorf("the drain did not outlast a heartbeat:\n%s", text)
+	}
+	for line := range strings.Lines(text) {
 		if n := len([]rune(strings.TrimRight(line, "\n"))); n > defaultWidth {
 			t.Errorf("%d columns: %s", n, line)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"time"
@@ -49,12 +50,16 @@ type env struct {
 	aws      *awsim.Server
 	queue    string
 	instance string // The instance that is terminated.
-	binary   string
+	binary   string // The agent's; built if empty.
 	agent    *harness.Process
 }
 
 // setUp prepares everything step by step, and prints one line for each.
 func (e *env) setUp(ctx context.Context) error {
+	build := e.buildAgent
+	if e.binary != "" {
+		build = nil
+	}
 	steps := []struct {
 		name  string
 		limit time.Duration
@@ -63,10 +68,13 @@ func (e *env) setUp(ctx context.Context) error {
 		{"start the control plane", setupTimeout, e.startCluster},
 		{"launch the instances", setupTimeout, e.startAWS},
 		{"start the workloads", setupTimeout, e.startWorkloads},
-		{"build the agent (a minute or two the first time)", time.Hour, e.buildAgent},
+		{"build the agent (a minute or two the first time)", time.Hour, build},
 		{"start the agent", setupTimeout, e.startAgent},
 	}
 	for _, step := range steps {
+		if step.do == nil {
+			continue
+		}
 		e.screen.status("  " + e.screen.faint(step.name+" ..."))
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(ctx, step.limit)
@@ -218,7 +226,9 @@ func (e *env) keep(ctx context.Context) error {
 	line := e.screen.line
 	line("\n%s", e.screen.bold("Everything is still running. Look at it from another terminal:"))
 	line("  export KUBECONFIG=%s", e.cluster.Kubeconfig())
-	line("  alias kubectl=%s", filepath.Join(e.binaries, "kubectl"))
+	if kubectl := filepath.Join(e.binaries, cluster.Kubectl); fileExists(kubectl) {
+		line("  alias kubectl=%s", kubectl)
+	}
 	for _, command := range []string{
 		"get nodes --show-labels", "get events --sort-by=.lastTimestamp  # the agent's Events about the node",
 		"-n " + shop + " get pods,pdb -o wide",
@@ -243,4 +253,9 @@ func (e *env) keep(ctx context.Context) error {
 	case <-e.agent.Ended():
 		return e.agent.Failure()
 	}
+}
+
+func fileExists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }

@@ -2,12 +2,14 @@
 // simulated AWS and the agent, terminates one instance by scaling in, and prints what happens until the
 // instance is gone. It leaves nothing behind, and exits with 0 only if every check passed.
 //
-// DEMO_KEEP=1 keeps everything running until Ctrl-C.
+// DEMO_KEEP=1 keeps everything running until Ctrl-C. cluster.Binaries explains KUBE_BINARIES, KUBE_MIRROR and
+// DEMO_BUILD.
 package main
 
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -24,14 +26,29 @@ const preface = `node-drainer: an Auto Scaling group scales in by one instance, 
 `
 
 func main() {
-	os.Exit(harness.Main(func(ctx context.Context) int { return run(ctx, newScreen(os.Stdout), os.Stderr) }))
+	agent := flag.String("agent", "", "agent to run; built from source if empty")
+	recording := flag.String("record", "", "file to write the output to, as it is on a terminal, for demo-replay")
+	flag.Parse()
+	os.Exit(harness.Main(func(ctx context.Context) int {
+		s := newScreen(os.Stdout)
+		if *recording == "" {
+			return run(ctx, s, *agent, os.Stderr)
+		}
+		file, err := os.Create(*recording)
+		if err != nil {
+			return harness.ExitCode(ctx, os.Stderr, err)
+		}
+		defer file.Close()
+		s.record(file)
+		return run(ctx, s, *agent, os.Stderr)
+	}))
 }
 
 // run is the demo; it returns the exit code. Everything that it has started has ended by then.
-func run(ctx context.Context, s *screen, errs io.Writer) int {
+func run(ctx context.Context, s *screen, agent string, errs io.Writer) int {
 	s.line(preface)
 	var cleanup cleanups
-	err := demonstrate(ctx, s, &cleanup, errs)
+	err := demonstrate(ctx, s, agent, &cleanup, errs)
 	interrupted := ctx.Err() != nil
 	s.status("stopping everything ...")
 	err = errors.Join(err, cleanup.run())
@@ -53,12 +70,12 @@ var errKept = errors.New("ended by the user")
 
 // demonstrate sets up the environment, drains a node, and prints the summary. cleanup ends what it has
 // started.
-func demonstrate(ctx context.Context, s *screen, cleanup *cleanups, log io.Writer) error {
-	binaries, err := cluster.Binaries(ctx, log) // The first run builds them for minutes, and says so.
+func demonstrate(ctx context.Context, s *screen, agent string, cleanup *cleanups, log io.Writer) error {
+	binaries, err := cluster.Binaries(ctx, log) // The first run downloads or builds them, and says so.
 	if err != nil {
 		return err
 	}
-	e := &env{screen: s, cleanup: cleanup, binaries: binaries}
+	e := &env{screen: s, cleanup: cleanup, binaries: binaries, binary: agent}
 	if err := e.setUp(ctx); err != nil {
 		return err
 	}

@@ -41,6 +41,12 @@ func newScreen(f *os.File) *screen {
 	return s
 }
 
+// record makes the screen a terminal with colors and the default width, and writes what it shows to w too.
+func (s *screen) record(w io.Writer) {
+	s.terminal, s.colors, s.width = true, true, func() int { return defaultWidth }
+	s.out = io.MultiWriter(s.out, newRecorder(w))
+}
+
 // line writes a line.
 func (s *screen) line(format string, args ...any) {
 	s.mu.Lock()
