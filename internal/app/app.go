@@ -41,6 +41,7 @@ type Environment struct {
 	Kubernetes kubernetes.Interface
 	Listener   net.Listener // for metrics and probes; RunIn closes it
 	Version    string
+	Preflight  bool // check the installation in the background
 
 	// HandOvers are more kinds of hand-overs than those of the agent, by the value of the annotation.
 	HandOvers map[string]handover.Kind
@@ -60,7 +61,9 @@ func Run(ctx context.Context, cfg config.Agent, version string, log zerolog.Logg
 	if err != nil {
 		return fmt.Errorf("LISTEN_ADDRESS: %w", err)
 	}
-	return RunIn(ctx, cfg, Environment{AWS: awsConfig, Kubernetes: client, Listener: listener, Version: version}, log)
+	return RunIn(ctx, cfg, Environment{
+		AWS: awsConfig, Kubernetes: client, Listener: listener, Version: version, Preflight: true,
+	}, log)
 }
 
 // RunIn is Run in an environment that the caller provides.

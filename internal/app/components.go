@@ -42,7 +42,8 @@ type components struct {
 	launches    *launch.Waiter
 	agent       *agent.Agent
 	elector     *lead.Elector
-	flushEvents func() // writes the queued Kubernetes Events
+	preflight   *preflight // nil: none
+	flushEvents func()     // writes the queued Kubernetes Events
 }
 
 func newComponents(
@@ -70,6 +71,10 @@ func newComponents(
 	instances := ec2.New(awsec2.NewFromConfig(env.AWS))
 	alarms := cloudwatch.New(awscloudwatch.NewFromConfig(env.AWS))
 	groups := autoscaling.New(newAutoScaling(env), cfg.Hook, cfg.Queue.URL, o)
+	var checks *preflight
+	if env.Preflight {
+		checks = &preflight{installation(cfg, env, nodes, groups), o}
+	}
 	consumer := queue.New(sqs.NewFromConfig(env.AWS), cfg.Queue, o)
 	consumer.Gate(elector.WaitForLease)
 	return components{
@@ -80,6 +85,8 @@ func newComponents(
 		launches: launches,
 		agent:    agent.New(agentConfig(cfg, elector, client), groups, instances, alarms, nodes, drainer, launches, o),
 		elector:  elector,
+
+		preflight: checks,
 	}, nil
 }
 

@@ -53,6 +53,9 @@ func (c components) lead(ctx context.Context) error {
 	g.Go(func() error { return c.consumer.Run(ctx, c.agent.Handle) })
 	g.Go(func() error { return c.agent.Run(ctx) })
 	g.Go(func() error { c.drainer.EndSurges(ctx); return nil })
+	if c.preflight != nil {
+		g.Go(func() error { c.preflight.run(ctx); return nil })
+	}
 	return g.Wait()
 }
 

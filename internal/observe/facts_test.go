@@ -73,6 +73,12 @@ func facts() []fact {
 		{"NodesManaged, first", func(r *recorder, _ subject) { r.NodesManaged(node.Karpenter, 3, true) }},
 		{"NodesManaged", func(r *recorder, _ subject) { r.NodesManaged(node.Fargate, 2, false) }},
 		{"TerminationUnannounced", func(r *recorder, s subject) { r.TerminationUnannounced(s.event.InstanceID, s.action.Group) }},
+		{"InstallationProblem", func(r *recorder, _ subject) {
+			r.InstallationProblem("hooks", "group workers has no hook", "aws autoscaling put-lifecycle-hook", true)
+		}},
+		{"InstallationProblem, warning", func(r *recorder, _ subject) { r.InstallationProblem("queue", "short", "fix", false) }},
+		{"InstallationChecked", func(r *recorder, _ subject) { r.InstallationChecked(2, 3) }},
+		{"InstallationUnchecked", func(r *recorder, _ subject) { r.InstallationUnchecked() }},
 		{"ResyncFailed", func(r *recorder, _ subject) { r.ResyncFailed(errOutage) }},
 		{"NodeProtected", func(r *recorder, s subject) { r.NodeProtected(s.node, s.action.Group) }},
 		{"NodeUnprotected", func(r *recorder, s subject) { r.NodeUnprotected(s.node, s.action.Group) }},

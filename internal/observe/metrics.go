@@ -40,6 +40,7 @@ type metrics struct {
 	transitions  prometheus.Counter
 	launchMetrics
 	handOverMetrics
+	installationMetrics
 }
 
 type launchMetrics struct {
@@ -88,9 +89,10 @@ func New(
 ) *Observer {
 	registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m := newMetrics(promauto.With(registry), outcomes)
+	m.installationMetrics = newInstallationMetrics(promauto.With(registry))
 	return &Observer{
-		log: log, metrics: newMetrics(promauto.With(registry), outcomes), events: events, conditions: conditions,
-		drains: drains{byUID: map[string]*recordedDrain{}},
+		log: log, metrics: m, events: events, conditions: conditions, drains: drains{byUID: map[string]*recordedDrain{}},
 	}
 }
 

@@ -43,6 +43,8 @@ func healthy() series {
 		`launches_total{outcome="continued"}`:             "0x59",
 		`messages_refused_total{reason="malformed"}`:      "0x59",
 		`messages_refused_total{reason="unknown-source"}`: "0x59",
+		`installation_problems{status="failed"}`:          "0x59",
+		`installation_problems{status="warning"}`:         "1x59",
 		`api_errors_total{api="autoscaling"}`:             nowAndThen,
 		`api_errors_total{api="kubernetes"}`:              nowAndThen,
 
@@ -137,6 +139,11 @@ func scenarios() []scenario {
 			between(20, 40, "NodeDrainerCallsFail"),
 		},
 		{"calls have failed for eight minutes", series{`api_errors_total{api="autoscaling"}`: "0x9 0+30x8 240x40"}, always()},
+		{
+			"something is missing, and is added within the hour",
+			series{`installation_problems{status="failed"}`: "0x9 2x29 0x19"},
+			append(fires(15, "NodeDrainerInstallationIncomplete"), minute{40, nil}),
+		},
 		{"one step is always refused", series{`step_retries_total`: refused}, between(20, 40, "NodeDrainerStepsFail")},
 		{"one step never gets an answer", series{`step_retries_total`: unanswered}, between(20, 40, "NodeDrainerStepsFail")},
 		{"steps have failed for eight minutes", series{`step_retries_total`: "0x9 0+30x8 240x40"}, always()},

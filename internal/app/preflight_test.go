@@ -1,0 +1,101 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"github.com/node-drainer/node-drainer/internal/check"
+	"github.com/node-drainer/node-drainer/internal/cloud"
+	"github.com/node-drainer/node-drainer/internal/observe"
+	"github.com/node-drainer/node-drainer/pkg/access"
+	"github.com/node-drainer/node-drainer/pkg/node"
+)
+
+// noCredentials is an AWS without credentials for the agent: all other methods panic.
+type noCredentials struct{ check.AWS }
+
+func (noCredentials) Identity(context.Context) (cloud.Identity, error) {
+	return cloud.Identity{}, cloud.ErrNoCredentials
+}
+
+// cluster grants everything, and fails to answer for as long as silent is set.
+type cluster struct{ silent bool }
+
+func (c *cluster) Nodes(context.Context) (node.Survey, error) { return node.Survey{}, nil }
+
+func (c *cluster) User(context.Context) (string, error) { return "me", nil }
+
+func (c *cluster) Allowed(context.Context, access.Right) (bool, error) {
+	if c.silent {
+		return false, errors.New("no answer")
+	}
+	return true, nil
+}
+
+// TestPreflight: the installation is checked soon after the start and then each hour, each problem is logged with its fix,
+// and the metric has the numbers of the last check, until this replica stops leading.
+func TestPreflight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		registry, log := prometheus.NewRegistry(), new(bytes.Buffer)
+		kubernetes := &cluster{silent: true}
+		p := preflight{
+			check.Installation{AWS: noCredentials{}, Kubernetes: kubernetes},
+			observe.New(zerolog.New(log), registry, observe.Silence{}, observe.Silence{}, nil),
+		}
+		expect := func(failed float64) {
+			t.Helper()
+			synctest.Wait()
+			if got := problemsOf(t, registry, "failed"); got != failed {
+				t.Errorf("the metric has %v failed checks, want %v", got, failed)
+			}
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			p.run(ctx)
+		}()
+		time.Sleep(firstPreflight - time.Second)
+		expect(0)
+		time.Sleep(time.Second)
+		expect(2)
+		kubernetes.silent = false
+		time.Sleep(preflightInterval)
+		expect(1)
+		stop()
+		<-ended
+		expect(0)
+		if n := strings.Count(log.String(), `"installation problem"`); n != 3 {
+			t.Errorf("%d problems were logged, want 3:\n%s", n, log)
+		}
+		if !strings.Contains(log.String(), `"check":"credentials"`) || !strings.Contains(log.String(), "create-pod-identity-association") {
+			t.Errorf("the log does not have the check and its fix:\n%s", log)
+		}
+	})
+}
+
+// problemsOf returns the number of problems with the status.
+func problemsOf(t *testing.T, registry *prometheus.Registry, status string) float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == "node_drainer_installation_problems" && m.GetLabel()[0].GetValue() == status {
+				return m.GetGauge().GetValue()
+			}
+		}
+	}
+	t.Fatal("there is no metric of problems")
+	return 0
+}
