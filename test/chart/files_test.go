@@ -77,10 +77,15 @@ func TestPagesOfThisVersion(t *testing.T) {
 func TestEachValueThereIs(t *testing.T) {
 	t.Parallel()
 	values := readYAML(t, filepath.Join(ours(t), "values.yaml"))
-	templates, err := filepath.Glob(filepath.Join(ours(t), "templates", "*"))
+	templates, err := filepath.Glob(filepath.Join(ours(t), "templates", "*.*"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	tests, err := filepath.Glob(filepath.Join(ours(t), "templates", "tests", "*.*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	templates = append(templates, tests...)
 	asked := 0
 	for _, file := range templates {
 		text, err := os.ReadFile(file)

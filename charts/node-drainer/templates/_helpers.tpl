@@ -208,6 +208,21 @@ it if its unit is a rare one. */}}
 {{- end }}
 {{- end -}}
 
+{{/* The environment of the agent's container. */}}
+{{- define "node-drainer.agentEnvironment" -}}
+env:
+  {{- include "node-drainer.environment" . | nindent 2 }}
+  {{- include "node-drainer.memoryLimit" .Values.resources | trim | nindent 2 }}
+  {{- include "node-drainer.variables" (dict "prefix" "" "values" (include "node-drainer.config" . | fromYaml)) | trim | nindent 2 }}
+  {{- with .Values.extraEnv }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with .Values.extraEnvFrom }}
+envFrom:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
 {{/* The configuration of the agent, as YAML. Each release has a separate Lease. */}}
 {{- define "node-drainer.config" -}}
 {{- $config := deepCopy .Values.config -}}
