@@ -91,6 +91,9 @@ func TestInvalidInputs(t *testing.T) {
 		value    any
 	}{
 		"empty cluster name":                {"cluster_name", ""},
+		"a tag for a cluster name":          {"cluster_name", "kubernetes.io/cluster/prod"},
+		"a group without a name":            {"groups", map[string]string{"a": ""}},
+		"a group named twice":               {"groups", map[string]string{"a": "workers", "b": "workers"}},
 		"a name that is too long":           {"name", strings.Repeat("n", 53)},
 		"a name that is invalid for queues": {"name", "prod.example"},
 		"a cluster name that is too long":   {"cluster_name", strings.Repeat("n", 40)},

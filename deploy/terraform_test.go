@@ -101,6 +101,24 @@ func (m module) evaluate(t *testing.T, inputs map[string]any) (*plan, error) {
 	return p, p.preconditions()
 }
 
+// warnings returns the messages of the checks that fail, if groups with these names have the tag.
+func (p *plan) warnings(tagged ...string) (messages []string) {
+	p.t.Helper()
+	names := []cty.Value{cty.StringVal("a group of others")}
+	for _, name := range tagged {
+		names = append(names, cty.StringVal(name))
+	}
+	p.scope["data"]["aws_autoscaling_groups"] = cty.ObjectVal(map[string]cty.Value{
+		"tagged": cty.ObjectVal(map[string]cty.Value{"names": cty.ListVal(names)}),
+	})
+	for _, b := range p.module.all("check") {
+		if err := p.checkConditions(b.Body, "assert"); err != nil {
+			messages = append(messages, err.Error())
+		}
+	}
+	return messages
+}
+
 // planOf plans the module with inputs that it takes.
 func planOf(t *testing.T, inputs map[string]any) *plan {
 	t.Helper()

@@ -3,8 +3,8 @@ variable "cluster_name" {
   type        = string
 
   validation {
-    condition     = length(var.cluster_name) > 0
-    error_message = "cluster_name must not be empty."
+    condition     = can(regex("^[^/[:space:]]+$", var.cluster_name))
+    error_message = "cluster_name must not be empty, and have no spaces and slashes: it is the NAME in the tag kubernetes.io/cluster/NAME of the groups."
   }
 }
 
@@ -18,6 +18,16 @@ variable "groups" {
   description = "Names of the Auto Scaling groups that get hooks. Choose the keys; they must be known when planning."
   type        = map(string)
   default     = {}
+
+  validation {
+    condition     = alltrue([for group in values(var.groups) : group != ""])
+    error_message = "groups has an empty name. Of an EKS managed node group it is aws_eks_node_group.NAME.resources[0].autoscaling_groups[0].name."
+  }
+
+  validation {
+    condition     = alltrue([for a, group in var.groups : alltrue([for b, other in var.groups : a == b || group != other])])
+    error_message = "groups names one Auto Scaling group twice: its hooks would replace each other. Remove one of the keys."
+  }
 }
 
 variable "group_tag_key" {
