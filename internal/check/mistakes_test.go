@@ -53,7 +53,7 @@ func mistakesInAWS() []mistake {
 		{
 			"queue may not be read", func(f *check.Facts) { f.QueueErr = refusal("AccessDeniedException") },
 			check.Failed, "queue",
-			[]string{"denies sqs:GetQueueAttributes"},
+			[]string{"denies sqs:GetQueueAttributes", "does not exist, or the permission is missing"},
 			[]string{"put-role-policy --role-name agent", `"Resource":"` + queueARN + `"`},
 		},
 		{

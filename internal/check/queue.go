@@ -67,7 +67,9 @@ func judgeQueue(f Facts) []Result {
 			"aws sqs get-queue-url --region "+f.Region+" --queue-name "+name+" shows the URL if the queue exists, for "+
 				helm(f, "config.queue.url=URL")+"; otherwise create it: terraform apply, or docs/events.md#the-queue")
 	case cloud.IsDenied(err):
-		return one(checkQueue, Failed, "AWS denies sqs:GetQueueAttributes on the queue "+name,
+		return one(checkQueue, Failed, "AWS denies sqs:GetQueueAttributes on "+f.Config.Queue.URL+
+			": the queue does not exist, or the permission is missing", "aws sqs get-queue-url --region "+f.Region+
+			" --queue-name "+name+" shows whether it exists, for "+helm(f, "config.queue.url=URL")+"; if QUEUE_URL is right: "+
 			grantQueue(f, "GetQueueAttributes"))
 	case err != nil:
 		return one(checkQueue, Failed, err.Error(), reach(f, "sqs"))

@@ -72,6 +72,7 @@ func TestHelm(t *testing.T) {
 	}
 	f.must(r.apply("install", three...))
 	r.assertServes(2)
+	r.passesItsTest()
 	evicted := r.drains()
 
 	nightly := map[string]any{"schedule": "0 2 * * *", "options": map[string]any{
@@ -100,6 +101,24 @@ func TestHelm(t *testing.T) {
 	for _, i := range f.waitServing(2) {
 		f.assertUnmarked(cluster.NodeName(i.ID))
 	}
+}
+
+// passesItsTest expects that helm test succeeds, and fails without a permission.
+func (r *release) passesItsTest() {
+	r.t.Helper()
+	test := func() (string, error) {
+		return r.helm("test", r.name, "--timeout", waitTimeout.String())
+	}
+	if out, err := test(); err != nil {
+		r.t.Errorf("helm test: %v\n%s", err, out)
+	}
+	restore := r.aws.Withdraw("", "autoscaling:DescribeLifecycleHooks", 0)
+	defer restore()
+	if out, err := test(); err == nil {
+		r.t.Errorf("helm test succeeds without a permission:\n%s", out)
+	}
+	// The pod of a test that has failed stays for its log.
+	r.must(r.cluster.Client().CoreV1().Pods(r.home).Delete(r.ctx, r.fullName()+"-check", metav1.DeleteOptions{}))
 }
 
 // assertSecondRelease expects that a second release, for another queue, works beside this one and can be uninstalled alone.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -115,14 +116,20 @@ func (k *kubelet) start(ctx context.Context, p *corev1.Pod) (*container, error) 
 	}
 	env = append(env, "KUBECONFIG="+kubeconfig)
 	r := &container{pod: p, ip: fmt.Sprintf("10.0.0.%d", len(k.containers)+1)}
-	switch c.Command[0] {
-	case "/agent":
+	switch {
+	case c.Command[0] == "/agent" && len(c.Args) > 0:
+		cmd := exec.Command(k.program, k.reachable(c.Args)...)
+		cmd.Env = env
+		r.process = harness.NewProcess(cmd)
+		k.must(r.process.Start())
+		endWithTest(k.t, r.process)
+	case c.Command[0] == "/agent":
 		if i := slices.Index(env, "LISTEN_ADDRESS=:"+strconv.Itoa(int(c.Ports[0].ContainerPort))); i >= 0 {
 			env[i] = "LISTEN_ADDRESS=127.0.0.1:0"
 		}
 		r.agent = startAgentProcess(k.t, k.program, env)
 		r.process = r.agent.Process
-	case "/trigger":
+	case c.Command[0] == "/trigger":
 		run := k.newTriggerRun(nil, c.Args...)
 		run.Cmd.Env = env
 		run.start()
@@ -131,6 +138,23 @@ func (k *kubelet) start(ctx context.Context, p *corev1.Pod) (*container, error) 
 		return nil, fmt.Errorf("the image has no %s", c.Command[0])
 	}
 	return r, nil
+}
+
+// reachable returns the arguments with an agent's own address in place of the Service, which nothing resolves here. The
+// caller has locked the kubelet.
+func (k *kubelet) reachable(args []string) []string {
+	args = slices.Clone(args)
+	for i, arg := range args {
+		_, page, isURL := strings.Cut(arg, "--url=http://")
+		for _, r := range k.containers {
+			if isURL && r.agent != nil && !r.stopped && r.hasStarted() {
+				started, err := r.agent.WaitLine(k.ctx, 1, "agent started")
+				k.must(err)
+				args[i] = "--url=http://" + started.Text("listen") + page[strings.Index(page, "/"):]
+			}
+		}
+	}
+	return args
 }
 
 // follow reports the state of a pod's program until it has exited.
