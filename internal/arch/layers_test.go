@@ -40,6 +40,7 @@ func layers() map[string]int {
 		"pkg/handover/redis":   2,
 		"pkg/handover/surge":   2,
 		"pkg/handover/webhook": 2,
+		"internal/notify":      2,
 
 		"pkg/cluster":      3, // It reads what pkg/node writes.
 		"internal/observe": 3,
