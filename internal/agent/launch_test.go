@@ -39,7 +39,7 @@ func TestLaunch(t *testing.T) {
 	abandoned := completed("ABANDON", append([]string{"await", "wait for node-1", "ask about node-1"}, drained...)...)
 	isReady := []string{waits, "launch ended ready"}
 	isReadyAtOnce, isPooled := []string{"launch ended ready"}, []string{"launch ended pooled"}
-	isAbandoned := []string{waits, overdue + "abandoned", "cordoned", "drained", "launch ended abandoned"}
+	isAbandoned := []string{waits, overdue + "abandoned", "cordoned", "drain started", "drained", "launch ended abandoned"}
 	isGone, isUnconfirmed := []string{"launch ended gone"}, []string{"launch ended unconfirmed"}
 	for _, tt := range []struct {
 		name        string
@@ -61,7 +61,7 @@ func TestLaunch(t *testing.T) {
 		{
 			"the group gives up during that drain", with(readyAt(never), givesUp("launch", 15*time.Minute+time.Second)), "",
 			held("await", "wait for node-1", "ask about node-1", drained[0], drained[1]),
-			[]string{waits, overdue + "abandoned", "cordoned", "launch ended gone"},
+			[]string{waits, overdue + "abandoned", "cordoned", "drain started", "drain cut short", "launch ended gone"},
 			15*time.Minute + time.Second,
 		},
 		{
@@ -88,7 +88,7 @@ func TestLaunch(t *testing.T) {
 			"it lacks such a DaemonSet, and another: abandoned",
 			with(readyAt(never), func(f *fixture) { f.lacks, f.readyNowhere = []string{"cni", "csi"}, []string{"cni"} }), "",
 			abandoned,
-			[]string{waits, `"node-1" is overdue, lacks cni, csi: abandoned`, "cordoned", "drained", "launch ended abandoned"},
+			[]string{waits, `"node-1" is overdue, lacks cni, csi: abandoned`, "cordoned", "drain started", "drained", "launch ended abandoned"},
 			15*time.Minute + 10*time.Second,
 		},
 		{

@@ -31,6 +31,8 @@ type terminationObserver interface {
 	TerminationStarted(e event.Event)
 	TerminationEnded(e event.Event, outcome string, took time.Duration)
 	NodeAwaited(e event.Event)
+	DrainStarted(e event.Event, n node.Node)
+	DrainCutShort(e event.Event, n node.Node)
 	NodeDrained(e event.Event, n node.Node, report drain.Report)
 }
 
@@ -131,6 +133,7 @@ func (t *terminator) drainNode(
 	} else if err != nil {
 		return notDrained(err)
 	}
+	n.Mark = mark
 	cordoned()
 	t.barrier.wait(ctx)
 	if err := t.confirmAgain(ctx, e, confirmed); err != nil {
@@ -141,6 +144,9 @@ func (t *terminator) drainNode(
 	}
 	report, err := t.drain(ctx, e, n, mark)
 	if errors.Is(err, autoscaling.ErrGone) {
+		if !t.drains.has(n.UID) { // for another event
+			t.observer.DrainCutShort(e, n)
+		}
 		return CutShort, err
 	} else if err != nil {
 		return Interrupted, err
@@ -241,6 +247,9 @@ func (t *terminator) drain(
 		earlier, repeated := t.history.find(n.UID, mark.Since)
 		if repeated && e.Hook.Name == "" && mark.Reason == string(e.Kind) {
 			return earlier, nil // for hooks and other events it drains again: a pod may have been bound since
+		}
+		if !repeated {
+			t.observer.DrainStarted(e, n)
 		}
 		report, err := t.drainer.Drain(ctx, drain.Target{
 			Name: n.Name, UID: n.UID, Since: mark.Since, Deadline: deadline, Tighter: tighter,

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"sync"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -22,6 +23,7 @@ import (
 	"github.com/node-drainer/node-drainer/internal/agent"
 	"github.com/node-drainer/node-drainer/internal/cloud"
 	"github.com/node-drainer/node-drainer/internal/config"
+	"github.com/node-drainer/node-drainer/internal/notify"
 	"github.com/node-drainer/node-drainer/internal/observe"
 	"github.com/node-drainer/node-drainer/pkg/handover"
 	"github.com/node-drainer/node-drainer/pkg/node"
@@ -77,7 +79,13 @@ func RunIn(ctx context.Context, cfg config.Agent, env Environment, log zerolog.L
 	events := node.NewEvents(ctx, env.Kubernetes, "node-drainer")
 	flush := sync.OnceFunc(events.Close)
 	defer flush()
-	c, err := newComponents(cfg, env, nodes, newObserver(cfg, log, registry, events, nodes))
+	observer := newObserver(cfg, log, registry, events, nodes)
+	stopNotifier, err := startNotifier(ctx, cfg, observer)
+	if err != nil {
+		return err
+	}
+	defer stopNotifier()
+	c, err := newComponents(cfg, env, nodes, observer)
 	if err != nil {
 		return err
 	}
@@ -98,6 +106,26 @@ func newObserver(
 		return observe.New(log, registry, observe.Silence{}, observe.Silence{}, agent.Outcomes())
 	}
 	return observe.New(log, registry, events, nodes.Conditions, agent.Outcomes())
+}
+
+// startNotifier has the observer post messages about drains, unless the URL is not set, or in a dry run, until the
+// returned function is called. Drains and the leader never wait for it.
+func startNotifier(ctx context.Context, cfg config.Agent, o *observe.Observer) (stop func(), err error) {
+	if cfg.Notify.URL == "" || cfg.DryRun {
+		return func() {}, nil
+	}
+	notifier, err := notify.New(cfg.Notify, cfg.ClusterName, http.DefaultTransport)
+	if err != nil {
+		return nil, err
+	}
+	o.NotifyWith(notifier)
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var notifying sync.WaitGroup
+	notifying.Go(func() { notifier.Run(running, o) })
+	return func() {
+		cancel()
+		notifying.Wait()
+	}, nil
 }
 
 // kubernetesClient connects as KUBECONFIG says, or with the ServiceAccount of the pod. It has no client-side

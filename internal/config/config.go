@@ -14,6 +14,7 @@ import (
 
 	"github.com/caarlos0/env/v10"
 
+	"github.com/node-drainer/node-drainer/internal/notify"
 	"github.com/node-drainer/node-drainer/internal/observe"
 	"github.com/node-drainer/node-drainer/internal/text"
 	"github.com/node-drainer/node-drainer/pkg/autoscaling"
@@ -26,8 +27,8 @@ import (
 )
 
 // Agent is the configuration of the agent. Tags of its fields limit their values: values lists all that are
-// allowed; min and max are the bounds, and why is the reason for max. The reference is generated from the tag
-// help.
+// allowed; min and max are the bounds, and why is the reason for max. The value of a field with the tag secret must not
+// be shown, and comes from a Secret. The reference is generated from the tag help.
 type Agent struct {
 	ClusterName   string `env:"CLUSTER_NAME,required,notEmpty" help:"Name of this cluster in the tags of its Auto Scaling groups (kubernetes.io/cluster/NAME, k8s.io/cluster-autoscaler/NAME or eks:cluster-name). Messages for groups of other clusters are released."`
 	ListenAddress string `env:"LISTEN_ADDRESS" envDefault:":8080" help:"Address that /metrics, /healthz and /readyz are served on."`
@@ -47,6 +48,7 @@ type Agent struct {
 	Drain  drain.Config       `envPrefix:"DRAIN_"`
 	Launch launch.Config      `envPrefix:"LAUNCH_"`
 	Leader lead.Config        `envPrefix:"LEADER_"`
+	Notify notify.Config      `envPrefix:"NOTIFY_"`
 	Log    observe.Config     `envPrefix:"LOG_"`
 }
 
@@ -90,7 +92,7 @@ func (c Agent) validate() error {
 		errs = append(errs, fmt.Errorf("AUTOSCALER_DEPLOYMENT is %q: must be NAMESPACE/NAME", d))
 	}
 	return errors.Join(append(errs, c.Queue.Validate(), c.Hook.Validate(), c.Node.Validate(), c.Drain.Validate(),
-		c.Launch.Validate(), c.Leader.Validate(c.PodNamespace))...)
+		c.Launch.Validate(), c.Leader.Validate(c.PodNamespace), c.Notify.Validate())...)
 }
 
 // isNamespaced reports whether the text is NAMESPACE/NAME.

@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"strconv"
 	"strings"
@@ -120,6 +121,14 @@ func TestMistake(t *testing.T) {
 		{"LEADER_LEASE_DURATION=15500ms", "LEADER_LEASE_DURATION is 15.5s: must be whole seconds, from 1s to 5m0s"},
 		{"LEADER_RENEW_DEADLINE=15s", "LEADER_RENEW_DEADLINE is 15s: must be more than 1.2s"},
 		{"LEADER_RETRY_PERIOD=9s", "LEADER_RENEW_DEADLINE is 10s: must be more than 10.8s"},
+		{"NOTIFY_URL=hooks.slack.com/T0/secret", "NOTIFY_URL is invalid: must be https://HOST/PATH or http://HOST/PATH"},
+		{"NOTIFY_HEADERS=Authorization: secret", "NOTIFY_HEADERS is invalid: must be a JSON object of texts"},
+		{
+			`NOTIFY_TEMPLATE={"text": {{json .Message}}}`,
+			"NOTIFY_TEMPLATE is invalid: template: NOTIFY_TEMPLATE:1:16: executing",
+		},
+		{"NOTIFY_WHEN=drained,stopped", `NOTIFY_WHEN is "drained,stopped": must be a list of started, drained and failed`},
+		{"NOTIFY_TIMEOUT=2m", "NOTIFY_TIMEOUT is 2m0s: must be from 1s to 1m"},
 		{"LOG_LEVEL=loud", `LOG_LEVEL is "loud": must be debug, info, warn or error`},
 		{"LOG_FORMAT=xml", `LOG_FORMAT is "xml": must be json or console`},
 		{"AUTOSCALER_DEPLOYMENT=autoscaler", `AUTOSCALER_DEPLOYMENT is "autoscaler": must be NAMESPACE/NAME`},
@@ -145,6 +154,9 @@ func TestMistake(t *testing.T) {
 			if !reflect.DeepEqual(c, config.Agent{}) {
 				t.Errorf("a configuration with a mistake was returned: %+v", c)
 			}
+			if strings.Contains(fmt.Sprint(err), "secret") {
+				t.Errorf("the error contains a secret: %v", err)
+			}
 		})
 	}
 }
@@ -169,7 +181,7 @@ func TestLimits(t *testing.T) {
 			}
 		}
 	}
-	if limited != 20 {
+	if limited != 21 {
 		t.Errorf("%d variables have limits", limited)
 	}
 }

@@ -22,6 +22,7 @@ type Variable struct {
 	Values   []string // The allowed values, if it has only a few.
 	Min, Max string   // The bounds of the value; both are empty if it has none.
 	Why      string   // The reason for Max; may be empty.
+	Secret   bool     // The value must not be shown.
 	Type     reflect.Type
 }
 
@@ -46,6 +47,7 @@ func variables(t reflect.Type, prefix string) []Variable {
 			Min:      f.Tag.Get("min"),
 			Max:      f.Tag.Get("max"),
 			Why:      f.Tag.Get("why"),
+			Secret:   f.Tag.Get("secret") == "true",
 			Type:     f.Type,
 		})
 	}

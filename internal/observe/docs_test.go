@@ -233,7 +233,9 @@ func TestDocumentedWarnings(t *testing.T) {
 	section := sectionOf(read(t, "../../docs/operations.md"), "Warnings in the log")
 	listed := find(section, "(?m)^\\| `([^`]+)` \\|")
 	warnings := map[string]bool{}
-	for _, file := range []string{"observe.go", "drains.go", "pods.go", "launches.go", "leader.go", "installation.go"} {
+	for _, file := range []string{
+		"observe.go", "drains.go", "pods.go", "launches.go", "leader.go", "installation.go", "notifications.go",
+	} {
 		for function := range strings.SplitSeq(read(t, file), "\nfunc ") {
 			if !strings.Contains(function, ".Warn()") && !strings.Contains(function, "WarnLevel") {
 				continue

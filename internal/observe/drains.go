@@ -199,6 +199,7 @@ func (o *Observer) NodeDrained(e event.Event, n node.Node, r drain.Report) {
 		l.Msg("drain ended with pods left on the node")
 	}
 	c := conditionAfter(r)
+	o.notifyDrained(e, n, r, c.Message)
 	o.events.OnNode(n.Name, n.UID, c.Reason, c.Message, !c.Drained)
 	o.conditions.Report(n.Name, n.UID, c)
 }

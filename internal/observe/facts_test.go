@@ -112,6 +112,7 @@ func facts() []fact {
 		}},
 		{"NodeCordoned, hook", func(r *recorder, s subject) { r.NodeCordoned(s.event, s.node, node.Mark{Deadline: deadline}) }},
 	}...)
+	all = append(all, notificationFacts()...)
 	for _, k := range []event.Kind{
 		event.SpotInterruption, event.ScheduledChange, event.StateChange, event.CapacityReservationInterruption,
 		event.CapacityBlockExpiration, "new-kind",
@@ -124,6 +125,27 @@ func facts() []fact {
 		all = append(all, fact{"LaunchEnded, " + string(o), func(r *recorder, s subject) { r.LaunchEnded(s.event, o, time.Minute) }})
 	}
 	return all
+}
+
+// notificationFacts returns the facts about messages, and those that only messages contain.
+func notificationFacts() []fact {
+	full := func(record func(r *recorder, s subject)) func(r *recorder, s subject) {
+		return func(r *recorder, s subject) {
+			r.full = true
+			record(r, s)
+		}
+	}
+	left := drain.Report{Total: 3, Left: []string{"web/a", "web/b"}, Took: time.Second}
+	return []fact{
+		{"DrainStarted", func(r *recorder, s subject) { r.DrainStarted(s.event, s.node) }},
+		{"DrainStarted, too many wait", full(func(r *recorder, s subject) { r.DrainStarted(s.event, s.node) })},
+		{"DrainCutShort", func(r *recorder, s subject) { r.DrainCutShort(s.event, s.node) }},
+		{"NodeDrained, too many wait", full(func(r *recorder, s subject) { r.NodeDrained(s.event, s.node, left) })},
+		{"NotificationSent", func(r *recorder, _ subject) { r.NotificationSent(3, false) }},
+		{"NotificationSent, recovered", func(r *recorder, _ subject) { r.NotificationSent(3, true) }},
+		{"NotificationFailed", func(r *recorder, _ subject) { r.NotificationFailed(3, errOutage, true) }},
+		{"NotificationFailed, again", func(r *recorder, _ subject) { r.NotificationFailed(3, errOutage, false) }},
+	}
 }
 
 // waiting are what pods wait for: two budgets and a tier, seven budgets, volumes.

@@ -93,6 +93,7 @@ func New(
 	m.installationMetrics = newInstallationMetrics(promauto.With(registry))
 	return &Observer{
 		log: log, metrics: m, events: events, conditions: conditions, drains: drains{byUID: map[string]*recordedDrain{}},
+		notifier: Silence{}, notified: newNotified(promauto.With(registry)),
 	}
 }
 

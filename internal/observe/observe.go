@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
 	"github.com/node-drainer/node-drainer/pkg/autoscaling"
@@ -65,6 +66,8 @@ type Observer struct {
 	metrics    metrics
 	events     Events
 	conditions Conditions
+	notifier   Notifier
+	notified   *prometheus.CounterVec // drains in messages
 	drains     drains
 }
 

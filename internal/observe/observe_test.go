@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/node-drainer/node-drainer/internal/notify"
 	"github.com/node-drainer/node-drainer/internal/observe"
 	"github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/drain"
@@ -41,6 +42,8 @@ type recorder struct {
 	log        bytes.Buffer
 	events     []string
 	conditions []string
+	notified   []string
+	full       bool // too many drains wait for a message
 }
 
 // newRecorder must not be called in parallel: NewLogger sets a time format for the whole process.
@@ -48,6 +51,7 @@ func newRecorder(level string) *recorder {
 	r := &recorder{registry: prometheus.NewRegistry()}
 	log := observe.NewLogger(observe.Config{Level: level, Format: "json"}, &r.log)
 	r.Observer = observe.New(log, r.registry, r, r, []string{"drained", "unconfirmed"})
+	r.NotifyWith(r)
 	return r
 }
 
@@ -61,6 +65,12 @@ func (r *recorder) OnPod(namespace, name, uid, reason, message string, warning b
 
 func (r *recorder) Report(name, uid string, c node.Condition) {
 	r.conditions = append(r.conditions, fmt.Sprintf("condition %s (%s) drained=%v final=%v %s: %s", name, uid, c.Drained, c.Final, c.Reason, c.Message))
+}
+
+func (r *recorder) Add(d notify.Drain) bool {
+	r.notified = append(r.notified, fmt.Sprintf("notification %s event=%s group=%s pods=%d forced=%d left=%q: %s",
+		d.Status, d.Event, d.Group, d.Pods, d.Forced, d.Left, d.Text()))
+	return !r.full
 }
 
 // scrape returns the agent's own samples as a monitoring system reads them, by name and labels.
@@ -123,7 +133,10 @@ func newSubject(i int) subject {
 			Hook: event.Hook{Group: a.Group, Name: a.Hook, Metadata: private},
 		},
 		action: a,
-		node:   node.Node{Name: fmt.Sprintf("node-%d", i), UID: fmt.Sprintf("uid-%d", i), InstanceID: id},
+		node: node.Node{
+			Name: fmt.Sprintf("node-%d", i), UID: fmt.Sprintf("uid-%d", i), InstanceID: id,
+			Mark: node.Mark{Since: time.Now().Add(-5 * time.Minute), Deadline: time.Now().Add(time.Hour)},
+		},
 		target: drain.Target{
 			Name: fmt.Sprintf("node-%d", i), UID: fmt.Sprintf("uid-%d", i),
 			Since: time.Now().UTC().Add(-5 * time.Minute), Deadline: time.Now().Add(time.Hour),
@@ -150,7 +163,7 @@ func TestFacts(t *testing.T) {
 		for _, name := range slices.Sorted(maps.Keys(grown)) {
 			fmt.Fprintf(&all, "metric %s %+v\n", name, grown[name])
 		}
-		for _, line := range append(r.events, r.conditions...) {
+		for _, line := range slices.Concat(r.events, r.conditions, r.notified) {
 			fmt.Fprintln(&all, line)
 		}
 		fmt.Fprintln(&all)

@@ -38,6 +38,8 @@ func environment(t *testing.T, args ...string) (literal, from map[string]string)
 			from[e.Name] = e.ValueFrom.FieldRef.FieldPath
 		case e.ValueFrom.ResourceFieldRef != nil:
 			from[e.Name] = e.ValueFrom.ResourceFieldRef.Resource
+		case e.ValueFrom.SecretKeyRef != nil:
+			from[e.Name] = e.ValueFrom.SecretKeyRef.Name + "/" + e.ValueFrom.SecretKeyRef.Key
 		}
 	}
 	return literal, from
@@ -176,6 +178,26 @@ func TestTheLease(t *testing.T) {
 	} {
 		if !strings.Contains(string(all), want) {
 			t.Errorf("the release does not have %s", want)
+		}
+	}
+}
+
+// TestNotifications: the URL, the headers and the template come from a Secret, and the template is there once.
+func TestNotifications(t *testing.T) {
+	t.Parallel()
+	const prefix = "notify.existingSecret."
+	for _, tt := range []struct{ set, url, headers, template, literal string }{
+		{set: "config.notify.when=failed", literal: `{"text": {{json .Text}}}`},
+		{set: prefix + "name=slack", url: "slack/url", literal: `{"text": {{json .Text}}}`},
+		{
+			set: prefix + "name=pagerduty," + prefix + "key=address," + prefix + "headersKey=headers," + prefix + "templateKey=body",
+			url: "pagerduty/address", headers: "pagerduty/headers", template: "pagerduty/body",
+		},
+	} {
+		literal, from := environment(t, "--set", least+","+tt.set)
+		got := []string{from["NOTIFY_URL"], from["NOTIFY_HEADERS"], from["NOTIFY_TEMPLATE"], literal["NOTIFY_TEMPLATE"]}
+		if diff := cmp.Diff([]string{tt.url, tt.headers, tt.template, tt.literal}, got); diff != "" {
+			t.Errorf("%s: the variables (-want +got):\n%s", tt.set, diff)
 		}
 	}
 }

@@ -3,12 +3,14 @@
 package chart_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/node-drainer/node-drainer/test/chart"
 )
@@ -49,6 +51,26 @@ func TestIPFamilies(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, s.Spec.IPFamilies); diff != "" {
 			t.Errorf("%s has other IP families (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestNetworkPolicy: the agent may connect to port 443 of any address, where AWS and webhooks are, and to what a value
+// adds.
+func TestNetworkPolicy(t *testing.T) {
+	t.Parallel()
+	objects := render(t, "--set", least+",networkPolicy.enabled=true,networkPolicy.egress[0].ports[0].port=8065")
+	var policy networkingv1.NetworkPolicy
+	if err := chart.Find(objects, "NetworkPolicy", "node-drainer", &policy); err != nil {
+		t.Fatal(err)
+	}
+	for _, port := range []int32{443, 8065} {
+		if !slices.ContainsFunc(policy.Spec.Egress, func(r networkingv1.NetworkPolicyEgressRule) bool {
+			return len(r.To) == 0 && slices.ContainsFunc(r.Ports, func(p networkingv1.NetworkPolicyPort) bool {
+				return p.Port.IntVal == port
+			})
+		}) {
+			t.Errorf("no rule permits port %d of any address", port)
 		}
 	}
 }

@@ -40,6 +40,7 @@ func TestRefusals(t *testing.T) {
 		{"no duration", least + ",config.drain.timeout=soon", []string{"at '/config/drain/timeout': 'soon' does not match pattern"}},
 		{"no number", least + ",config.queue.receivers=many", []string{"at '/config/queue/receivers': got string, want integer"}},
 		{"no ARN", least + ",serviceAccount.roleARN=node-drainer", []string{"at '/serviceAccount/roleARN': 'node-drainer' does not match pattern"}},
+		{"no key for the URL", least + ",notify.existingSecret.key=", []string{"at '/notify/existingSecret/key': minLength"}},
 		{"no digest", least + ",image.digest=latest", []string{"at '/image/digest': 'latest' does not match pattern"}},
 		{"replicas that all work", least + ",config.leader.election=false", []string{
 			"config.leader.election is false, and replicas is more than 1: all replicas would do the same work",

@@ -214,6 +214,7 @@ env:
   {{- include "node-drainer.environment" . | nindent 2 }}
   {{- include "node-drainer.memoryLimit" .Values.resources | trim | nindent 2 }}
   {{- include "node-drainer.variables" (dict "prefix" "" "values" (include "node-drainer.config" . | fromYaml)) | trim | nindent 2 }}
+  {{- include "node-drainer.notify" . | trim | nindent 2 }}
   {{- with .Values.extraEnv }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
@@ -227,7 +228,25 @@ envFrom:
 {{- define "node-drainer.config" -}}
 {{- $config := deepCopy .Values.config -}}
 {{- $_ := set $config.leader "leaseName" (include "node-drainer.leaseName" .) -}}
+{{- if and .Values.notify.existingSecret.name .Values.notify.existingSecret.templateKey -}}
+{{- $_ := unset $config.notify "template" -}}
+{{- end -}}
 {{- toYaml $config -}}
+{{- end -}}
+
+{{/* The variables from the Secret for messages about drains. */}}
+{{- define "node-drainer.notify" -}}
+{{- with .Values.notify.existingSecret }}
+{{- $secret := .name }}
+{{- if $secret }}
+{{- range $name, $key := dict "NOTIFY_URL" .key "NOTIFY_HEADERS" .headersKey "NOTIFY_TEMPLATE" .templateKey }}
+{{- with $key }}
+- name: {{ $name }}
+  valueFrom: { secretKeyRef: { name: {{ $secret | quote }}, key: {{ . | quote }} } }
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- end -}}
 
 {{/* Whether the replicas elect a leader. A dry run needs none, because it changes nothing. */}}
