@@ -220,6 +220,22 @@ func mistakesOfHooks() []mistake {
 			[]string{"create-or-update-tags", "ResourceId=spot"},
 		},
 		{
+			"no permission for events that may never come", func(f *check.Facts) {
+				f.Trials[1] = check.Trial{Action: check.ActionSpot, Err: refusal("UnauthorizedOperation")}
+			},
+			check.Warning, "permissions",
+			[]string{"denies ec2:DescribeSpotInstanceRequests", "verify Spot interruptions"},
+			[]string{"put-role-policy", "config.event.spotInterruption=ignore"},
+		},
+		{
+			"no permission to verify maintenance", func(f *check.Facts) {
+				f.Trials[1] = check.Trial{Action: check.ActionStatus, Err: refusal("UnauthorizedOperation")}
+			},
+			check.Warning, "permissions",
+			[]string{"verify maintenance"},
+			[]string{"config.event.scheduledChange=ignore"},
+		},
+		{
 			"no permission for a call that reads", func(f *check.Facts) { f.Trials[1].Err = refusal("AccessDenied") },
 			check.Failed, "permissions",
 			[]string{"denies autoscaling:DescribeTags"},

@@ -78,6 +78,13 @@ func clusterTags(tags map[string]string) string {
 	return strings.Join(all, " ")
 }
 
+// optional judges a missing permission that only events of one kind need. The agent handles them by default, and
+// without an EventBridge rule there are none.
+func optional(f Facts, action, events, ignore string) (s Status, found, fix string) {
+	return Warning, "AWS denies " + action + ", which the agent needs to verify " + events,
+		grant(f, action) + "; without a rule for them: " + helm(f, ignore)
+}
+
 // judgePermissions judges the trials.
 func judgePermissions(f Facts) (results []Result) {
 	var allowed []string
@@ -86,14 +93,18 @@ func judgePermissions(f Facts) (results []Result) {
 			allowed = append(allowed, t.Action)
 			continue
 		}
-		found, fix := "AWS denies "+t.Action, grant(f, t.Action)
+		status, found, fix := Failed, "AWS denies "+t.Action, grant(f, t.Action)
 		switch {
+		case t.Action == ActionStatus:
+			status, found, fix = optional(f, t.Action, "maintenance", "config.event.scheduledChange=ignore")
+		case t.Action == ActionSpot:
+			status, found, fix = optional(f, t.Action, "Spot interruptions", "config.event.spotInterruption=ignore")
 		case strings.HasPrefix(t.Action, "sqs:"):
 			found, fix = found+" on the queue", grantQueue(f, strings.TrimPrefix(t.Action, "sqs:"))
 		case t.Action == autoscaling.ActionHeartbeat || t.Action == autoscaling.ActionComplete:
 			found, fix = found+" on group "+t.Group, grantGroup(f, t.Action, t.Group)
 		}
-		results = append(results, Result{checkPermissions, Failed, found, fix})
+		results = append(results, Result{checkPermissions, status, found, fix})
 	}
 	if len(allowed) == 0 {
 		return results

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -11,16 +12,24 @@ import (
 	"github.com/node-drainer/node-drainer/test/harness"
 )
 
-// limitToFeatures has awsim allow the agent some documents of deploy/iam alone, and returns the variable with which the
-// agent is held to them.
-func (f *fixture) limitToFeatures(documents ...string) (environ string) {
+// limitToFeatures has awsim allow the agent some documents of deploy/iam alone, and returns the variables with which the
+// agent is held to them, and ignores the events of the others, whose permissions it would try in the background.
+func (f *fixture) limitToFeatures(documents ...string) (environ []string) {
 	f.t.Helper()
 	const key = "agent-of-some-features"
 	granted, err := harness.FillPolicies(f.aws.QueueARN(f.queue), documents...)
 	f.must(err)
 	f.must(f.aws.Allow(key, granted...))
 	f.recordCalls(harness.Agent, key)
-	return "AWS_ACCESS_KEY_ID=" + key
+	environ = []string{"AWS_ACCESS_KEY_ID=" + key}
+	for document, variable := range map[string]string{
+		"iam/agent-spot-interruption": "EVENT_SPOT_INTERRUPTION", "iam/agent-scheduled-change": "EVENT_SCHEDULED_CHANGE",
+	} {
+		if !slices.Contains(documents, document) {
+			environ = append(environ, variable+"=ignore")
+		}
+	}
+	return environ
 }
 
 // TestAgentsFeatures: what docs/iam.md gives the agent for a feature is enough for it, without the other features.
@@ -62,7 +71,7 @@ func TestAgentsFeatures(t *testing.T) {
 			f.node()
 			f.deploy("api", node, 2, cluster.Pods{})
 			documents := append([]string{"iam/agent-queue", "iam/agent-terminations"}, tt.documents...)
-			agent := f.startAgent(append(tt.env, f.limitToFeatures(documents...))...)
+			agent := f.startAgent(append(f.limitToFeatures(documents...), tt.env...)...)
 			f.terminate(first)
 			f.waitCompleted(first)
 			tt.happens(f, second)
@@ -84,8 +93,8 @@ func TestAgentsLaunches(t *testing.T) {
 	f := newFixtureThatLaunches(t, shared(t), hookTimeout, cluster.Node{})
 	f.aws.Delay(f.queue, time.Hour)
 	_, a := f.launch()
-	agent := f.startAgent("RESYNC_INTERVAL=1s", f.limitToFeatures(
-		"iam/agent-queue", "iam/agent-terminations", "iam/agent-launches"))
+	agent := f.startAgent(append(f.limitToFeatures(
+		"iam/agent-queue", "iam/agent-terminations", "iam/agent-launches"), "RESYNC_INTERVAL=1s")...)
 	f.waitCompleted(a.InstanceID)
 	agent.waitLog("launch ended", "outcome", "ready")
 	if n := agent.Count("event received", "instance", a.InstanceID); n > 0 {
