@@ -32,6 +32,8 @@ REVISION    ?= $(shell git rev-parse HEAD)
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
 CREATED      = $(shell date -u -d @$(SOURCE_DATE_EPOCH) +%FT%TZ 2>/dev/null || date -u -r $(SOURCE_DATE_EPOCH) +%FT%TZ)
 GOVULNCHECK ?= v1.9.0
+# Written by npm when all packages of the site are installed.
+SITE_MODULES := tools/site/node_modules/.package-lock.json
 
 # Modules of their own, so that what they need does not mix with what the product needs.
 NESTED := $(patsubst %/go.mod,%,$(wildcard tools/go.mod tools/*/go.mod test/alerts/go.mod \
@@ -194,6 +196,19 @@ verify-tag: ## Check that TAG (v1.2.3) can be released: the versions of the char
 	has '^appVersion: $(TAG:v%=%)$$' charts/node-drainer/Chart.yaml; \
 	has '^## \[$(TAG:v%=%)\] - 20' CHANGELOG.md
 
+.PHONY: site
+site: $(SITE_MODULES) ## Build the documentation site into dist/site: main, and each release.
+	tools/site/build.sh "$(DIST)/site"
+
+.PHONY: site-serve
+site-serve: $(SITE_MODULES) ## Show the pages of this checkout at http://localhost:5173/node-drainer/main/ while you edit them.
+	cd tools/site && node node_modules/vitepress/bin/vitepress.js dev
+
+.PHONY: site-test
+site-test: $(SITE_MODULES) ## Check the spelling of the pages.
+	cd tools/site && node node_modules/cspell/bin.mjs --no-progress --root ../.. --config cspell.json \
+		"*.md" "docs/**/*.md" "charts/*/README.md" "deploy/terraform/README.md"
+
 .PHONY: terraform
 terraform: ## Check the Terraform module against the AWS provider, which is downloaded.
 	@tool=$$(command -v tofu || command -v terraform) || \
@@ -248,6 +263,12 @@ deps-test: ## Install what make test-e2e runs: the AWS CLI, buildah, and Redis.
 bin/demo/demo:
 	@echo "Compiling the agent and the demo: a minute the first time"
 	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags='-s -w' -o bin/demo/ ./cmd/agent ./test/demo
+
+# Without the Go files that one of the packages has, which are not ours to format and check.
+$(SITE_MODULES): tools/site/package.json tools/site/package-lock.json
+	npm ci --prefix tools/site --ignore-scripts --no-audit --no-fund
+	find tools/site/node_modules -name '*.go' -delete
+	touch $@
 
 .PHONY: arch
 arch: ## Hold the import table.
