@@ -73,6 +73,30 @@ func TestPagesOfThisVersion(t *testing.T) {
 	}
 }
 
+// TestLinksOfThisVersion: the alerts, the dashboard and the chart's README link to files of the chart's version.
+func TestLinksOfThisVersion(t *testing.T) {
+	t.Parallel()
+	version := readYAML(t, filepath.Join(ours(t), "Chart.yaml"))["appVersion"].(string)
+	for file, least := range map[string]int{
+		filepath.Join("testdata", "full.yaml"): 20, // of 19 alerts and the dashboard
+		filepath.Join(ours(t), "README.md"):    1,
+	} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		links := regexp.MustCompile(`node-drainer/blob/([^/]+)/([^\s#"')]+)`).FindAllStringSubmatch(string(text), -1)
+		for _, link := range links {
+			if _, err := os.Stat(filepath.Join("..", "..", link[2])); link[1] != "v"+version || err != nil {
+				t.Errorf("%s links to %s, which is not of v%s: %v", file, link[0], version, err)
+			}
+		}
+		if len(links) < least {
+			t.Errorf("%s has only %d links", file, len(links))
+		}
+	}
+}
+
 // TestEachValueThereIs: a value that a template asks for is in values.yaml.
 func TestEachValueThereIs(t *testing.T) {
 	t.Parallel()

@@ -41,6 +41,17 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end -}}
 
 {{/*
+The address of the repository's files in the chart's version. The files of this folder have those of main.
+*/}}
+{{- define "node-drainer.pages" -}}
+{{- printf "%s/blob/v%s" .Chart.Home .Chart.AppVersion -}}
+{{- end -}}
+
+{{- define "node-drainer.pagesOfMain" -}}
+{{- printf "%s/blob/main" .Chart.Home -}}
+{{- end -}}
+
+{{/*
 The labels and annotations of an object. The values for this object, in labels and annotations, override the chart's
 labels, and these the common ones.
 */}}
