@@ -4,12 +4,16 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/node-drainer/node-drainer/pkg/refresh"
+	"github.com/node-drainer/node-drainer/test/picture"
 )
+
+//go:generate go test -run ^TestPictures$ . -update
 
 // onTerminal returns a live view on a simulated terminal.
 func onTerminal(cols, rows int) (*terminal, Reporter) {
@@ -68,6 +72,22 @@ func TestLiveColors(t *testing.T) {
 			live(&out, 80, 24, colors).Show(rollouts()[5])
 			golden(t, "live-"+name, strings.ReplaceAll(strings.ReplaceAll(out.String(), "\x1b", "␛"), "\r\n", "\n"))
 		})
+	}
+}
+
+// TestPictures: the pictures of the pages show what the trigger prints today.
+func TestPictures(t *testing.T) {
+	var rollout strings.Builder
+	view := live(&rollout, 80, 24, true)
+	for _, moment := range rollouts()[:6] {
+		rollout.Reset()
+		view.Show(moment)
+	}
+	screen, plan := onTerminal(80, 60)
+	plan.Plan(plans())
+	for name, text := range map[string]string{"rollout": rollout.String(), "plan": strings.Join(screen.screen(), "\n")} {
+		title := map[string]string{"rollout": "The live view of a rollout", "plan": "A plan of the trigger"}[name]
+		golden(t, filepath.Join("..", "..", "..", "docs", "pictures", name+".svg"), picture.SVG(title, text))
 	}
 }
 
