@@ -63,7 +63,8 @@ func TestDocumentedEvents(t *testing.T) {
 }
 
 type metric struct {
-	kind   string              // counter, gauge or histogram
+	kind   string // counter, gauge or histogram
+	help   string
 	labels map[string][]string // the values of each label
 }
 
@@ -84,7 +85,7 @@ func ownMetrics(t *testing.T) map[string]metric {
 		if !strings.HasPrefix(f.GetName(), "node_drainer_") {
 			continue
 		}
-		one := metric{strings.ToLower(f.GetType().String()), map[string][]string{}}
+		one := metric{strings.ToLower(f.GetType().String()), f.GetHelp(), map[string][]string{}}
 		for _, m := range f.GetMetric() {
 			for _, l := range m.GetLabel() {
 				if one.labels[l.GetName()] == nil {
