@@ -88,7 +88,7 @@ test: ## Run the tests that need nothing but Go, with the race detector, and the
 
 # Not from Go's cache of results, which does not know what these tests run.
 .PHONY: test-e2e
-test-e2e: deps-test cluster ## Run what needs a control plane, Helm, the AWS CLI or buildah; see cluster.
+test-e2e: deps-test cluster site-test ## Run what needs a control plane, Helm, the AWS CLI, buildah or Chromium; see cluster.
 	$(GO) test -race -tags e2e -count=1 -p 2 -timeout 20m $(E2E)
 
 .PHONY: test-all
@@ -205,7 +205,8 @@ site-serve: $(SITE_MODULES) ## Show the pages of this checkout at http://localho
 	cd tools/site && node node_modules/vitepress/bin/vitepress.js dev
 
 .PHONY: site-test
-site-test: $(SITE_MODULES) ## Check the spelling of the pages.
+site-test: deps-site $(SITE_MODULES) ## Check the documentation site in Chromium, and the spelling of the pages.
+	node --test --test-reporter=spec tools/site/test/*.test.mjs
 	cd tools/site && node node_modules/cspell/bin.mjs --no-progress --root ../.. --config cspell.json \
 		"*.md" "docs/**/*.md" "charts/*/README.md" "deploy/terraform/README.md"
 
@@ -243,7 +244,7 @@ clean: ## Remove what was built here; the control plane stays in the user's cach
 ##@ Parts of the above
 
 .PHONY: deps-test
-deps-test: ## Install what make test-e2e runs: the AWS CLI, buildah, and Redis.
+deps-test: deps-site ## Install what make test-e2e runs: the AWS CLI, buildah, Redis, Chromium, and Node.js with npm.
 	@missing=; test -x /usr/bin/aws || missing=awscli; command -v buildah >/dev/null || missing="$$missing buildah"; \
 	command -v redis-server redis-check-rdb >/dev/null || missing="$$missing redis-tools"; \
 	if [ -n "$$missing" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
@@ -263,6 +264,18 @@ deps-test: ## Install what make test-e2e runs: the AWS CLI, buildah, and Redis.
 bin/demo/demo:
 	@echo "Compiling the agent and the demo: a minute the first time"
 	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags='-s -w' -o bin/demo/ ./cmd/agent ./test/demo
+
+.PHONY: deps-site
+deps-site:
+	@missing=; command -v chromium google-chrome >/dev/null || missing=chromium; \
+	command -v node >/dev/null || missing="$$missing nodejs"; command -v npm >/dev/null || missing="$$missing npm"; \
+	if [ -n "$$missing" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get install -y $$missing || { apt-get update && apt-get install -y $$missing; } || true; \
+	fi; \
+	if ! command -v chromium google-chrome >/dev/null || ! command -v node >/dev/null || ! command -v npm >/dev/null; then \
+		echo "make site-test: the tests run Chromium, and Node.js 20 with npm: apt-get install chromium nodejs npm" >&2; \
+		exit 1; \
+	fi
 
 # Without the Go files that one of the packages has, which are not ours to format and check.
 $(SITE_MODULES): tools/site/package.json tools/site/package-lock.json
