@@ -22,20 +22,23 @@ const style = `
   text { font: 14px ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; fill: #1f2328 }
   rect { fill: #f6f8fa; stroke: #d1d9e0 }
   .s1 { font-weight: bold } .s2 { fill: #59636e } .s31 { fill: #b3201d } .s32 { fill: #116329 } .s33 { fill: #7d4e00 }
+  .s35 { fill: #7a3fd0 } .s36 { fill: #136a70 }
   @media (prefers-color-scheme: dark) {
     text { fill: #e6edf3 } rect { fill: #161b22; stroke: #3d444d }
     .s2 { fill: #9198a1 } .s31 { fill: #ff8f87 } .s32 { fill: #56d364 } .s33 { fill: #e3b341 }
+    .s35 { fill: #d2a8ff } .s36 { fill: #76e3ea }
   }`
 
 // control finds an escape sequence of a terminal. That of a style ends with m, after its numbers.
 func control() *regexp.Regexp { return regexp.MustCompile(`\x1b\[\??([0-9;]*)([A-Za-z])`) }
 
 // SVG returns a picture of what a program wrote to a terminal. The title is for those who cannot see it. Of the escape
-// sequences, it shows bold, dim, red, green and yellow.
+// sequences, it shows bold, dim, red, green, yellow, magenta and cyan. A carriage return begins the line again.
 func SVG(title, terminal string) string {
 	var text strings.Builder
 	columns, rows := 0, 0
-	for i, line := range strings.Split(strings.ReplaceAll(terminal, "\r", ""), "\n") {
+	for i, line := range strings.Split(strings.ReplaceAll(terminal, "\r\n", "\n"), "\n") {
+		line = line[strings.LastIndex(line, "\r")+1:]
 		if spans := spans(line); spans != "" {
 			columns = max(columns, utf8.RuneCountInString(control().ReplaceAllString(line, "")))
 			rows = i + 1

@@ -10,7 +10,7 @@ import (
 
 func TestSVG(t *testing.T) {
 	t.Parallel()
-	svg := SVG("A & B", "\x1b[?25l\x1b[1mone\x1b[0m <two>\x1b[K\r\n\r\n\x1b[33mthree\x1b[0m\x1b[J\n")
+	svg := SVG("A & B", "status\r\x1b[?25l\x1b[1mone\x1b[0m <two>\x1b[K\r\n\r\n\x1b[33mthree\x1b[0m\x1b[J\n")
 	for _, want := range []string{
 		`width="108" height="89"`, // 9 columns and 3 lines
 		"<title>A &amp; B</title>",

@@ -3,11 +3,41 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/node-drainer/node-drainer/test/picture"
 )
+
+//go:generate go test -run ^TestPicture$ . -update
+
+var update = flag.Bool("update", false, "write docs/pictures/demo.svg again")
+
+// TestPicture: the picture of the pages shows the recording.
+func TestPicture(t *testing.T) {
+	events, err := parse(recording)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for _, e := range events {
+		all.WriteString(e.text)
+	}
+	const file = "../../../docs/pictures/demo.svg"
+	got := picture.SVG("The output of make demo", all.String())
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want, err := os.ReadFile(file); err != nil || string(want) != got {
+		t.Errorf("go generate ./test/demo/replay writes %s again: %v", file, err)
+	}
+}
 
 func TestRecording(t *testing.T) {
 	events, err := parse(recording)
