@@ -181,6 +181,7 @@ chart: ## Check the Helm chart and pack it into dist/, with REGISTRY and DIGEST 
 	rm -rf "$(DIST)/chart" && mkdir -p "$(DIST)" && cp -R charts/node-drainer "$(DIST)/chart"
 	sed -e 's|^  registry: ""$$|  registry: "$(REGISTRY)"|' -e 's|^  digest: ""$$|  digest: "$(DIGEST)"|' \
 		charts/node-drainer/values.yaml >"$(DIST)/chart/values.yaml"
+	sed 's|REGISTRY/|$(REGISTRY)/|' charts/node-drainer/Chart.yaml >"$(DIST)/chart/Chart.yaml"
 	$(HELM) package "$(DIST)/chart" --destination "$(DIST)"
 
 .PHONY: manifests

@@ -106,6 +106,10 @@ func TestThePackedChart(t *testing.T) {
 	if err != nil || !image.MatchString(out) {
 		t.Errorf("the packed chart has no %s; %v", image, err)
 	}
+	metadata, err := chart.Helm(t.Context(), nil, "show", "chart", packed[0])
+	if err != nil || !strings.Contains(metadata, "image: registry.example.com:5000/x/node-drainer/node-drainer:") {
+		t.Errorf("its metadata do not name the image; %v:\n%s", err, metadata)
+	}
 }
 
 // TestTheManifests: install.yaml has what Helm would install into kube-system, with words in capitals for what only the
