@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,14 +28,14 @@ func (noCredentials) Identity(context.Context) (cloud.Identity, error) {
 }
 
 // cluster grants everything, and fails to answer for as long as silent is set.
-type cluster struct{ silent bool }
+type cluster struct{ silent atomic.Bool }
 
 func (c *cluster) Nodes(context.Context) (node.Survey, error) { return node.Survey{}, nil }
 
 func (c *cluster) User(context.Context) (string, error) { return "me", nil }
 
 func (c *cluster) Allowed(context.Context, access.Right) (bool, error) {
-	if c.silent {
+	if c.silent.Load() {
 		return false, errors.New("no answer")
 	}
 	return true, nil
@@ -45,7 +46,8 @@ func (c *cluster) Allowed(context.Context, access.Right) (bool, error) {
 func TestPreflight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry, log := prometheus.NewRegistry(), new(bytes.Buffer)
-		kubernetes := &cluster{silent: true}
+		kubernetes := &cluster{}
+		kubernetes.silent.Store(true)
 		p := preflight{
 			check.Installation{AWS: noCredentials{}, Kubernetes: kubernetes},
 			observe.New(zerolog.New(log), registry, observe.Silence{}, observe.Silence{}, nil),
@@ -67,7 +69,7 @@ func TestPreflight(t *testing.T) {
 		expect(0)
 		time.Sleep(time.Second)
 		expect(2)
-		kubernetes.silent = false
+		kubernetes.silent.Store(false)
 		time.Sleep(preflightInterval)
 		expect(1)
 		stop()
