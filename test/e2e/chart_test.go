@@ -339,7 +339,7 @@ func TestKubectlTakesTheChart(t *testing.T) {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			t.Parallel()
 			namespace := c.Namespace(t)
-			objects, err := chart.Render(t.Context(), "drainer", namespace, "--values", file,
+			objects, err := chart.Render(t.Context(), "drainer", namespace, "--values", file, "--no-hooks",
 				"--set", "config.leader.namespace=,config.drain.surgeNamespaces="+namespace+",handOver.secrets[0].name=redis,handOver.secrets[0].namespace="+namespace)
 			if err != nil {
 				t.Fatal(err)
