@@ -39,6 +39,7 @@ func TestHostilePods(t *testing.T) {
 		honest[fmt.Sprintf("honest-%d", i)] = replies{"INFO replication": "role:master\r\n"}.serve
 	}
 	h.drain(honest)
+	h.agent.waitLog("installation problem", "check", "queue policy") // the check takes memory of its own
 	before := h.memory("VmHWM")
 	h.drain(hostile(other.ip, other.port))
 	after := h.memory("VmHWM")
