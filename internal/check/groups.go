@@ -96,6 +96,11 @@ func ownHooks(f Facts, g Group, t autoscaling.Transition) []autoscaling.Inspecte
 	})
 }
 
+// allOwnHooks returns those of both transitions.
+func allOwnHooks(f Facts, g Group) []autoscaling.InspectedHook {
+	return slices.Concat(ownHooks(f, g, autoscaling.Terminating), ownHooks(f, g, autoscaling.Launching))
+}
+
 // isOwnQueue reports whether the ARN is that of the agent's queue, which QUEUE_URL names by account and name.
 func isOwnQueue(f Facts, arn string) bool {
 	return strings.Contains(arn, ":sqs:") && strings.HasSuffix(arn, ":"+queueAccount(f)+":"+queueName(f))

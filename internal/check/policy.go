@@ -11,7 +11,7 @@ import (
 // eventBridge is the service principal of EventBridge.
 const eventBridge = "events.amazonaws.com"
 
-// judgePolicy is what is read of the policy of a queue: statements about SendMessage.
+// queuePolicy is what is read of the policy of a queue: statements about SendMessage.
 type queuePolicy struct{ Statement oneOrMore[statement] }
 
 type statement struct {

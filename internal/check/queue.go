@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/cloud"
-	"github.com/node-drainer/node-drainer/pkg/autoscaling"
 )
 
 // The names of checks.
@@ -111,7 +110,7 @@ func isNoQueue(err error) bool {
 // such hooks only events without a hook.
 func eventsFailed(f Facts) Status {
 	for _, g := range f.Groups {
-		for _, h := range slices.Concat(ownHooks(f, g, autoscaling.Terminating), ownHooks(f, g, autoscaling.Launching)) {
+		for _, h := range allOwnHooks(f, g) {
 			if h.Target == "" {
 				return Failed
 			}
@@ -142,7 +141,7 @@ func judgePolicy(f Facts) []Result {
 func deniedSenders(f Facts, policy queuePolicy) (results []Result) {
 	seen := map[string]bool{}
 	for _, g := range f.Groups {
-		for _, h := range slices.Concat(ownHooks(f, g, autoscaling.Terminating), ownHooks(f, g, autoscaling.Launching)) {
+		for _, h := range allOwnHooks(f, g) {
 			if h.RoleARN == "" || seen[h.RoleARN] || !isOwnQueue(f, h.Target) || !policy.denies(h.RoleARN) {
 				continue
 			}
