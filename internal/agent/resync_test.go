@@ -157,6 +157,15 @@ func TestResync(t *testing.T) {
 			uncordoned,
 		},
 		{
+			"a false warning without a time, and a request that is withdrawn a minute after its drain: uncordoned",
+			with(cordoned(event.SpotInterruption, -time.Minute, 59*time.Minute, 0), inGroup(inService), ec2Says(always(spot(running))),
+				func(f *fixture) {
+					f.spot, f.node.DrainRequested = always(fulfilled), true
+					time.AfterFunc(time.Minute, func() { f.request(false) })
+				}),
+			[]string{"cordon until 1h0m0s", "cordon until 1h0m0s", "drain node-1 until 59m0s", "exclude", "exclude", "uncordon"},
+		},
+		{
 			"no interruption followed a rebalance recommendation within two hours: uncordoned",
 			with(recommended, cordoned(event.RebalanceRecommendation, -2*h, 0, 0)), uncordoned,
 		},
