@@ -80,7 +80,8 @@ func (r *requestedDrains) act(ctx context.Context, start func(node.Node, event.E
 			}
 			continue
 		}
-		if r.stop(n, e) && !r.withdraw(ctx, n) {
+		cordoned, known := r.stop(n, e)
+		if !known || cordoned && !r.withdraw(ctx, n) {
 			done = false
 		}
 	}
@@ -111,20 +112,27 @@ func (r *requestedDrains) setBegun(n node.Node, begun bool) (changed bool) {
 }
 
 // stop stops the drain of a node that does not have the annotation, and reports whether the node was cordoned for it:
-// otherwise another event needs the node. The watch may not show the mark yet.
-func (r *requestedDrains) stop(n node.Node, e event.Event) (cordoned bool) {
+// otherwise another event needs the node. That is not known while another event is in flight and the watch shows no mark
+// yet.
+func (r *requestedDrains) stop(n node.Node, e event.Event) (cordoned, known bool) {
 	begun, isReason := r.setBegun(n, false), n.Mark.Reason == string(event.DrainRequested)
 	if begun || isReason {
 		r.inflight.cancel(e, errCanceled)
 	}
-	return isReason || begun && n.Mark.Since.IsZero() && !r.inflight.instances()[n.InstanceID]
+	switch {
+	case isReason || !begun || !n.Mark.Since.IsZero():
+		return isReason, true
+	case r.inflight.instances()[n.InstanceID]:
+		return false, false
+	}
+	return true, true
 }
 
 // withdraw uncordons the node if its instance is in service, or in no group. It reports whether nothing is left to do.
 func (r *requestedDrains) withdraw(ctx context.Context, n node.Node) (done bool) {
 	state, err := r.groups.State(ctx, n.InstanceID)
 	if err != nil || state != "InService" && !state.Unknown() {
-		return err == nil && (state.Terminating() || state.Gone())
+		return err == nil && (state.Terminating() || state.Gone()) && !state.ReplacingRootVolume()
 	}
 	why := fmt.Sprintf("the annotation %s was removed", node.DrainRequestAnnotation)
 	return r.cordoner.tryUncordon(ctx, n, why) == nil

@@ -190,3 +190,39 @@ func TestDrainRequestAndMarks(t *testing.T) {
 		})
 	}
 }
+
+// TestWithdrawnRequestIsNoticed: a node is uncordoned within a minute after its annotation was removed, and not only at
+// the next resync.
+func TestWithdrawnRequestIsNoticed(t *testing.T) {
+	t.Parallel()
+	const withdrawn, served = 6 * time.Second, 30 * time.Second
+	for _, tt := range []struct {
+		name    string
+		given   given
+		message source // arrives a second before the annotation is removed
+	}{
+		{
+			name:    "another event is in flight, and the watch does not show the mark",
+			given:   func(f *fixture) { f.unmarked, f.cfg.Events.Alarm = 8*time.Second, event.Replace },
+			message: alarmOn,
+		},
+		{
+			name:  "the root volume of the instance is replaced",
+			given: stateIs(changes("ReplacingRootVolume:Wait", served, inService)),
+		},
+	} {
+		each(t, tt.name, with(inState(inService), tt.given), func(t *testing.T, f *fixture) {
+			a := f.agent()
+			time.AfterFunc(time.Second, func() { f.request(true) })
+			if tt.message != nil {
+				time.AfterFunc(withdrawn-time.Second, func() { _ = a.Handle(t.Context(), tt.message(f)) })
+			}
+			time.AfterFunc(withdrawn, func() { f.request(false) })
+			resync(t, a, 10*time.Minute)
+			i := slices.IndexFunc(f.steps, func(s step) bool { return s.what == "uncordon" })
+			if i < 0 || f.steps[i].after < withdrawn || f.steps[i].after > served+time.Minute {
+				t.Errorf("not uncordoned in time: %v", f.steps)
+			}
+		})
+	}
+}
