@@ -112,8 +112,8 @@ func (r *requestedDrains) setBegun(n node.Node, begun bool) (changed bool) {
 }
 
 // stop stops the drain of a node that does not have the annotation, and reports whether the node was cordoned for it:
-// otherwise another event needs the node. That is not known while another event is in flight and the watch shows no mark
-// yet.
+// otherwise another event needs the node. That is not known while another event is in flight, and the watch shows no
+// mark yet.
 func (r *requestedDrains) stop(n node.Node, e event.Event) (cordoned, known bool) {
 	begun, isReason := r.setBegun(n, false), n.Mark.Reason == string(event.DrainRequested)
 	if begun || isReason {

@@ -331,7 +331,7 @@ func (r *resyncer) check(ctx context.Context, n node.Node, m autoscaling.Member)
 	switch inService := m.State == "InService"; {
 	case !inService && !m.State.Unknown(): // or Undescribed
 		return autoscaling.ErrGone
-	case inService && (ofHook || isUnconfirmedWarning(n.Mark) && n.Mark.Hook != ""), r.isWarningDecided(n):
+	case inService && ofHook, r.isWarningDecided(n, inService):
 		return checkReturned(n)
 	case ofHook:
 		return checkEnded(ctx, r.instances, n)
@@ -364,15 +364,12 @@ func checkEnded(ctx context.Context, instances Instances, n node.Node) error {
 	return autoscaling.ErrGone
 }
 
-// isUnconfirmedWarning reports whether the mark is for a Spot interruption that EC2 has not confirmed: it has no time.
-func isUnconfirmedWarning(m node.Mark) bool {
-	return m.Reason == string(event.SpotInterruption) && m.TerminatesAt.IsZero()
-}
-
-// isWarningDecided reports whether the node was cordoned for a Spot interruption that EC2 has not confirmed, and the
-// drain has ended. The warning was handled by then: nothing would take the mark away that another event has kept.
-func (r *resyncer) isWarningDecided(n node.Node) bool {
-	return isUnconfirmedWarning(n.Mark) && r.history.isDrained(n)
+// isWarningDecided reports whether the node was cordoned for a Spot interruption that EC2 has not confirmed, which a
+// mark without a time shows, and the warning was handled: the drain has ended, or the instance has returned from a
+// hook. Nothing else would take the mark away that another event has kept.
+func (r *resyncer) isWarningDecided(n node.Node, inService bool) bool {
+	unconfirmed := n.Mark.Reason == string(event.SpotInterruption) && n.Mark.TerminatesAt.IsZero()
+	return unconfirmed && (inService && n.Mark.Hook != "" || r.history.isDrained(n))
 }
 
 // eventOfMark returns the event that a node was cordoned for.

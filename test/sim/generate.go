@@ -257,10 +257,20 @@ func (g *generator) faults() {
 	for range 1 + g.IntN(g.size+1) {
 		f := g.fault(last + 2*time.Minute)
 		denied := func(other Fault) bool { return f.Do == "aws-deny" && other.Do == f.Do }
-		if !slices.ContainsFunc(g.spec.Faults, denied) { // Without two of them, no event can be confirmed.
+		switch {
+		case slices.ContainsFunc(g.spec.Faults, denied): // Without two of them, no event can be confirmed.
+		case f.What == "RecordLifecycleActionHeartbeat" && g.hasBrokenDaemons():
+			// The hooks end before the agent would go on without the DaemonSet, and the group launches for ever.
+		default:
 			g.spec.Faults = append(g.spec.Faults, f)
 		}
 	}
+}
+
+func (g *generator) hasBrokenDaemons() bool {
+	return slices.ContainsFunc(g.spec.Clusters, func(c Cluster) bool {
+		return slices.ContainsFunc(c.Daemons, func(d DaemonSet) bool { return d.Broken })
+	})
 }
 
 // fault returns something that fails before a time.

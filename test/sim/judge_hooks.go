@@ -241,16 +241,25 @@ func (j hookJudge) staysCordoned(c *cluster, a awsim.Action) {
 	}
 }
 
-// onlyOwnHooks: an install completes and keeps open no hooks of others.
+// onlyOwnHooks: an install completes and keeps open no hooks of others. Whose an instance is, its Node says: without
+// one, a forged message about another install's hook passes for a true one.
 func (j hookJudge) onlyOwnHooks() {
 	for _, action := range []string{"CompleteLifecycleAction", "RecordLifecycleActionHeartbeat"} {
 		for _, call := range j.aws.Calls("autoscaling", action) {
 			_, g, _ := j.clusterOf(call.Values.Get("AutoScalingGroupName"))
 			hook := call.Values.Get("LifecycleHookName")
 			i := slices.IndexFunc(g.Hooks, func(h Hook) bool { return h.Name == hook })
-			if i >= 0 && call.Key != "other" && g.Hooks[i].Install != call.Key && call.Code == "" {
+			if i >= 0 && call.Key != "other" && g.Hooks[i].Install != call.Key && call.Code == "" && !j.wasMisled(call) {
 				j.violate("only own hooks", call.At, "%s called %s for hook %s of group %s", call.Key, action, hook, g.Name)
 			}
 		}
 	}
+}
+
+// wasMisled reports whether a call is about an instance that a message was forged about, and that has no Node any more.
+func (j hookJudge) wasMisled(call awsim.Call) bool {
+	id := call.Values.Get("InstanceId")
+	forged := slices.ContainsFunc(j.facts.truthsAt(id, call.At, longest), func(t truth) bool { return t.kind == "forged" })
+	m := j.machines.find(id)
+	return forged && m != nil && nodeAt(&m.cluster.changes, id, call.At) == nil
 }

@@ -321,7 +321,8 @@ func (j podJudge) judgeInterrupted(c *cluster, i awsim.Interruption) {
 	for _, p := range j.podsOn(c, i.InstanceID, i.TakenAt.Add(-time.Second)) {
 		due := i.DueAt.Add(max(0, j.spec.Skew)) // as the agent reads it
 		isTold := !p.deleted.IsZero() && !p.DeletionTimestamp.After(due)
-		seemsEarly := p.deleted.IsZero() && i.TakenAt.Before(due.Add(-graceOf(p.Pod)-slack/10))
+		seemsEarly := p.deleted.IsZero() && i.TakenAt.Before(due.Add(-graceOf(p.Pod)-slack/10)) ||
+			!p.deleted.IsZero() && i.TakenAt.Before(due.Add(-slack/20)) // its grace period is cut just before the end
 		if p.bound.Before(last) && !isTold && !seemsEarly {
 			j.violate("pods told in time", i.TakenAt, "pod %s ran with a grace period beyond the end of %s", p.Name,
 				i.InstanceID)

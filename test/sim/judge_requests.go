@@ -34,11 +34,14 @@ func (j requestJudge) all() {
 }
 
 // reasonsFor returns the reasons for the removal of a pod from its node. A drain that an annotation asks for stops when
-// the watch shows that the annotation is gone.
+// the watch shows that the annotation is gone, and any other one when AWS says that its reason is.
 func (j requestJudge) reasonsFor(r removal) []truth {
-	return slices.DeleteFunc(j.facts.truthsAt(r.pod.Spec.NodeName, r.At, slack), func(t truth) bool {
-		shown := t.until.Add(r.cluster.Timing.Watch + seen)
-		return t.kind == "asked to cordon" || t.kind == "annotated" && !t.until.IsZero() && r.At.After(shown) &&
+	return slices.DeleteFunc(j.facts.truthsAt(r.pod.Spec.NodeName, r.At, longest), func(t truth) bool {
+		shown := t.until.Add(slack)
+		if t.kind == "annotated" {
+			shown = t.until.Add(r.cluster.Timing.Watch + seen)
+		}
+		return t.kind == "asked to cordon" || !t.until.IsZero() && r.At.After(shown) &&
 			overlap(j.outages(r.Client, r.cluster), t.until, r.At) == 0
 	})
 }
