@@ -112,11 +112,12 @@ func TestRollingRestartThatFails(t *testing.T) {
 		Annotations: restarted, Node: old, GracePeriod: 2 * time.Second,
 	}}))
 	f.waitPodsReady("web", 1)
+	pod := f.podsOf("web")[0]
 	f.must(f.cluster.MinAvailable(f.ctx, f.namespace, "web", "1"))
 	agent := f.startAgent("DRAIN_TIMEOUT=20s")
 	begun := time.Now()
 	f.terminate(instance)
-	agent.waitLog("pod deleted at the deadline", "pod="+f.namespace+"/web")
+	agent.waitLog("pod deleted at the deadline", "pod", f.namespace+"/"+pod)
 	if took := time.Since(begun); took < 10*time.Second {
 		t.Errorf("the pod was deleted after %v, want not before its latest deletion", took)
 	}
