@@ -45,6 +45,9 @@ func healthy() series {
 		`messages_refused_total{reason="unknown-source"}`: "0x59",
 		`installation_problems{status="failed"}`:          "0x59",
 		`installation_problems{status="warning"}`:         "1x59",
+		`notifications_total{result="sent"}`:              "0+1x59",
+		`notifications_total{result="failed"}`:            "0x59",
+		`notifications_total{result="dropped"}`:           "0x59",
 		`api_errors_total{api="autoscaling"}`:             nowAndThen,
 		`api_errors_total{api="kubernetes"}`:              nowAndThen,
 
@@ -143,6 +146,16 @@ func scenarios() []scenario {
 			"something is missing, and is added within the hour",
 			series{`installation_problems{status="failed"}`: "0x9 2x29 0x19"},
 			append(fires(15, "NodeDrainerInstallationIncomplete"), minute{40, nil}),
+		},
+		{
+			"the webhook refuses a message",
+			series{`notifications_total{result="failed"}`: "0x9 3x50"},
+			append(fires(10, "NodeDrainerNotificationsFail"), minute{45, nil}),
+		},
+		{
+			"the webhook does not answer, and messages are dropped",
+			series{`notifications_total{result="dropped"}`: "0x9 1+1x49"},
+			fires(10, "NodeDrainerNotificationsFail"),
 		},
 		{"one step is always refused", series{`step_retries_total`: refused}, between(20, 40, "NodeDrainerStepsFail")},
 		{"one step never gets an answer", series{`step_retries_total`: unanswered}, between(20, 40, "NodeDrainerStepsFail")},
