@@ -41,7 +41,7 @@ func TestChanges(t *testing.T) {
 		"the first snapshot reports pending and terminating instances": {
 			nil,
 			Group{Name: "workers", Instances: append(oldInstances("Terminating:Wait", 1), newInstance(2, "Pending", false))},
-			[]string{"instance ok i-0a01 Terminating:Wait (node ip-10-0-1-1)", "instance ok i-0b02 Pending"},
+			[]string{"instance ok i-0a01 Terminating:Wait (node ip-10-0-1-1): no agent has marked the node yet; is one running?", "instance ok i-0b02 Pending"},
 		},
 		"an active refresh is followed": {
 			&Group{Name: "workers"}, changed(func(g *Group) { g.Attached, g.Status, g.Instances = true, "Pending", nil }),

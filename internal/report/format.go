@@ -29,12 +29,18 @@ func (i Instance) blocked() bool {
 // isBlocked reports whether a drain that the agent has reported is blocked.
 func isBlocked(d *cluster.Drain) bool { return d != nil && !d.Done && d.Reason != "Draining" }
 
-// drainMessage returns the agent's message about the drain of the instance's node, or empty.
+// drainMessage returns the agent's message about the drain of the instance's node, or that no agent has marked it, or
+// empty.
 func (i Instance) drainMessage() string {
-	if i.Node == nil || i.Node.Drain == nil {
+	switch {
+	case i.Node == nil:
 		return ""
+	case i.Node.Drain != nil:
+		return i.Node.Drain.Message
+	case i.draining() && !i.Node.Marked:
+		return "no agent has marked the node yet; is one running?"
 	}
-	return i.Node.Drain.Message
+	return ""
 }
 
 func (i Instance) nodeName() string {
