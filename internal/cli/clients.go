@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -89,6 +91,11 @@ func (e *executor) connect(ctx context.Context, op operation) (*clients, error) 
 	}
 	cfg.Logger = logging.Nop{}
 	cfg.Retryer = newRetryer
+	if op != opWatch { // which does not exit because of AWS
+		if _, err := cfg.Credentials.Retrieve(ctx); err != nil {
+			return nil, fmt.Errorf("get AWS credentials (AWS_PROFILE, aws sso login or aws configure): %w", err)
+		}
+	}
 	groups := awsautoscaling.NewFromConfig(cfg)
 	c := &clients{config: e.settings.config(), close: func() {}}
 	c.config.Holder = holder()
@@ -134,6 +141,15 @@ func (c *clients) changes() rollout.Writer {
 		return nodegroupWriter{c.writer, c.starts}
 	}
 	return c.writer
+}
+
+// regionHint asks for the Region if a host of AWS does not exist, because its name has the Region; else it is empty.
+func regionHint(err error) string {
+	unknown, ok := errors.AsType[*net.DNSError](err)
+	if !ok || !unknown.IsNotFound || !strings.Contains(unknown.Name, ".amazonaws.com") {
+		return ""
+	}
+	return "; is the Region right (AWS_REGION, --region)?"
 }
 
 // holder names this process to triggers on other hosts.
@@ -227,7 +243,7 @@ func (e *executor) kubernetesClient() (kubernetes.Interface, error) {
 	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
 	if err != nil {
 		if clientcmd.IsEmptyConfig(err) {
-			return nil, errors.New("no cluster is configured (KUBECONFIG, --kubeconfig, or a pod's ServiceAccount)")
+			return nil, errNoCluster()
 		}
 		return nil, err
 	}
@@ -237,6 +253,19 @@ func (e *executor) kubernetesClient() (kubernetes.Interface, error) {
 	cfg.UserAgent = rest.DefaultKubernetesUserAgent() + " node-drainer/" + e.version
 	cfg.WarningHandler = rest.NoWarnings{}
 	return kubernetes.NewForConfig(cfg)
+}
+
+// errNoCluster says why there is no configuration of a cluster: kubectl's rules ignore files that do not exist.
+func errNoCluster() error {
+	isFile := func(path string) bool {
+		_, err := os.Stat(path)
+		return err == nil
+	}
+	files := os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
+	if files != "" && !slices.ContainsFunc(filepath.SplitList(files), isFile) {
+		return fmt.Errorf("no cluster is configured: KUBECONFIG names no file that exists: %s", files)
+	}
+	return errors.New("no cluster is configured (KUBECONFIG, --kubeconfig, or a pod's ServiceAccount)")
 }
 
 // namespaceFile is where a pod finds its namespace. Source: "Accessing the Kubernetes API from

@@ -3,6 +3,8 @@ package cli
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"net"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -44,7 +46,7 @@ func TestWithoutCluster(t *testing.T) {
 		name, args string
 		note, err  string
 	}{
-		{"no cluster configured", "", "continuing without Kubernetes: no cluster is configured", ""},
+		{"no cluster configured", "", "continuing without Kubernetes: no cluster is configured: KUBECONFIG names no file that exists: ", ""},
 		{"disabled", "--no-kubernetes", "", ""},
 		{"missing file", "--kubeconfig /nowhere/config", "", "/nowhere/config"},
 		{"missing context", "--context prod", "", `context "prod" does not exist`},
@@ -85,5 +87,34 @@ func TestWithoutRegion(t *testing.T) {
 	code := run(t.Context(), []string{"--asg", "workers", "--no-kubernetes"}, nil, &stdout, &stderr)
 	if code != 1 || !strings.Contains(stderr.String(), "no AWS region is set") {
 		t.Errorf("exit code %d: %s", code, stderr.String())
+	}
+}
+
+// TestWithoutCredentials: the error says how to get some.
+func TestWithoutCredentials(t *testing.T) {
+	none := filepath.Join(t.TempDir(), "none")
+	for name, value := range map[string]string{
+		"AWS_REGION": "eu-central-1", "AWS_PROFILE": "", "AWS_CONFIG_FILE": none, "AWS_SHARED_CREDENTIALS_FILE": none,
+		"AWS_EC2_METADATA_DISABLED": "true", "AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "",
+	} {
+		t.Setenv(name, value)
+	}
+	var stdout, stderr bytes.Buffer
+	code := run(t.Context(), []string{"--asg", "workers", "--no-kubernetes"}, nil, &stdout, &stderr)
+	if code != 1 || !strings.Contains(stderr.String(), "get AWS credentials (AWS_PROFILE, aws sso login or aws configure): ") {
+		t.Errorf("exit code %d: %s", code, stderr.String())
+	}
+}
+
+// TestWrongRegion: the error for a host of AWS that does not exist names the setting that is wrong.
+func TestWrongRegion(t *testing.T) {
+	t.Parallel()
+	for host, want := range map[string]string{
+		"autoscaling.eu-cental-1.amazonaws.com": "; is the Region right (AWS_REGION, --region)?", "kubernetes.example.com": "",
+	} {
+		err := fmt.Errorf("describe: %w", &net.DNSError{Name: host, Err: "no such host", IsNotFound: true})
+		if got := regionHint(err); got != want {
+			t.Errorf("%s: %q", host, got)
+		}
 	}
 }

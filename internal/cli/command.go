@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -51,7 +53,7 @@ func (p *program) run(ctx context.Context, args []string) int {
 	if err == nil {
 		return p.code
 	}
-	_, _ = fmt.Fprintln(p.executor.stderr, "trigger:", err)
+	_, _ = fmt.Fprintf(p.executor.stderr, "trigger: %v%s\n", err, cmp.Or(argumentHint(err), regionHint(err)))
 	if ctx.Err() != nil {
 		return report.Interrupted.ExitCode()
 	}
@@ -112,7 +114,20 @@ func flagError(cmd *cobra.Command, err error) error {
 	var known []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, "--"+f.Name) })
 	flag := "--" + unknown.GetSpecifiedName()
+	if long := "--" + unknown.GetSpecifiedShortnames(); slices.Contains(known, long) { // all letters of -asg
+		return fmt.Errorf("%w: did you mean %s?", err, long)
+	}
 	return fmt.Errorf("%w%s", err, suggestion(flag, known, cmd.CommandPath()+" --help"))
+}
+
+// argumentHint says how groups are named if err is cobra's, which has no type, for an argument that is no command and
+// resembles none; else it is empty.
+func argumentHint(err error) string {
+	text := err.Error()
+	if !strings.HasPrefix(text, "unknown command ") || strings.Contains(text, "Did you mean") {
+		return ""
+	}
+	return ": groups are named by --asg; trigger --help lists the commands"
 }
 
 // reaches reports whether a command other than the root has the flags of the section.
