@@ -113,7 +113,7 @@ func rollouts() []Rollout {
 	spot.Instances = []Instance{with(oldInstances("InService", 9)[0], func(i *Instance) { i.Unhealthy = true })}
 	add(200)
 	workers.Instances, workers.Gone, workers.Phase = workers.Instances[:4], 3, Finished
-	workers.Outcome, workers.Message, workers.Ended = Done, "All 3 outdated instances were replaced.", at(215)
+	workers.Outcome, workers.Message, workers.Ended = Done, "3 instances replaced", at(215)
 	spot.Instances = []Instance{with(oldInstances("Terminating:Retained", 9)[0], func(i *Instance) { i.Unhealthy = true })}
 	add(215)
 	spot.Phase, spot.Outcome, spot.Ended = Finished, Incomplete, at(3905)
