@@ -19,8 +19,8 @@ func Answer(args []string, version string, stdout, stderr io.Writer) int {
 	case "--version":
 		_, err = fmt.Fprintln(stdout, "node-drainer agent", version)
 	default:
-		_, _ = fmt.Fprintf(stderr, "unknown argument %q: the agent is configured by environment variables, "+
-			"see agent --help\n", request)
+		_, _ = fmt.Fprintf(stderr, "unknown argument %q: \"agent check\" checks the installation; "+
+			"environment variables configure the agent, see agent --help\n", request)
 		return 2
 	}
 	if err != nil {
