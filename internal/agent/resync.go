@@ -302,7 +302,7 @@ func (r *resyncer) removeConditions(idle []node.Node) {
 // putBack uncordons a node whose instance is healthy.
 func (r *resyncer) putBack(ctx context.Context, n node.Node) error {
 	why := fmt.Sprintf("instance %s is not terminating", n.InstanceID)
-	if r.isRecommendationOver(n) {
+	if isRecommendationOver(n, r.cfg.Events.RebalanceTimeout) {
 		why = fmt.Sprintf("instance %s was not interrupted within %v of the rebalance recommendation",
 			n.InstanceID, r.cfg.Events.RebalanceTimeout)
 	}
@@ -315,9 +315,8 @@ func (r *resyncer) putBack(ctx context.Context, n node.Node) error {
 }
 
 // isRecommendationOver reports whether the node was cordoned for a rebalance recommendation that no
-// interruption has followed for the configured time. EC2 does not withdraw a recommendation.
-func (r *resyncer) isRecommendationOver(n node.Node) bool {
-	timeout := r.cfg.Events.RebalanceTimeout
+// interruption has followed for the timeout, if that is not 0. EC2 does not withdraw a recommendation.
+func isRecommendationOver(n node.Node, timeout time.Duration) bool {
 	return n.Mark.Reason == string(event.RebalanceRecommendation) && n.Mark.TerminatesAt.IsZero() &&
 		timeout > 0 && time.Since(n.Mark.Since) >= timeout
 }
@@ -337,7 +336,7 @@ func (r *resyncer) check(ctx context.Context, n node.Node, m autoscaling.Member)
 		return checkEnded(ctx, r.instances, n)
 	}
 	err := r.confirmer.check(ctx, e)
-	if err == nil && r.isRecommendationOver(n) {
+	if err == nil && isRecommendationOver(n, r.cfg.Events.RebalanceTimeout) {
 		return errContradicted
 	}
 	return err
