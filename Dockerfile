@@ -1,8 +1,8 @@
 # The agent and the trigger, alone in an image: two static binaries, the certificates that they trust, the licenses of
-# what is in them, and no shell. GO_IMAGE may be any image with Go, a shell and certificates; buildah wants it with its
-# registry where none is set for short names. BASE may be any image that runs a static binary, for example a distroless
-# one of your own. make image sets the other arguments.
-ARG GO_IMAGE=golang:1.26.8-bookworm@sha256:a688600ca24f8a4d3ca77f95b0dd40704a9fc787c826660eb7ba0b641b8b175d
+# what is in them, and no shell. GO_IMAGE may be any image with Go, a shell and certificates. It is named with its
+# registry: buildah refuses short names where no registry is set for them. BASE may be any image that runs a static
+# binary, for example a distroless one of your own. make image sets the other arguments.
+ARG GO_IMAGE=docker.io/library/golang:1.26.8-bookworm@sha256:a688600ca24f8a4d3ca77f95b0dd40704a9fc787c826660eb7ba0b641b8b175d
 ARG BASE=scratch
 
 # Runs on the platform of the machine that builds, and compiles for the one that is asked for: nothing is emulated.

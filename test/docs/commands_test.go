@@ -118,6 +118,15 @@ func TestTheSettings(t *testing.T) {
 	}
 }
 
+// TestTheImageNamesItsRegistry: the make image of the README works where buildah has no registry for short names, as
+// after its installation on Debian.
+func TestTheImageNamesItsRegistry(t *testing.T) {
+	t.Parallel()
+	if !regexp.MustCompile(`(?m)^ARG GO_IMAGE=[a-z0-9-]+\.[a-z0-9.-]+/`).MatchString(read(t, filepath.Join(Root(t), "Dockerfile"))) {
+		t.Error("GO_IMAGE of the Dockerfile has no registry")
+	}
+}
+
 // TestTheRules: docs/security.md has a row for each thing in Kubernetes that the chart lets the agent and the
 // trigger do, and no other.
 func TestTheRules(t *testing.T) {
