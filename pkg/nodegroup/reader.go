@@ -89,7 +89,7 @@ func (r *Reader) Find(ctx context.Context, s refresh.Selection) ([]refresh.Group
 		}
 	}
 	if len(names) == 0 {
-		return nil, fmt.Errorf("%w: the node groups of the cluster %s have none", refresh.ErrNoGroup, r.request.Cluster)
+		return nil, missing("the node groups of the cluster %s have no Auto Scaling group", r.request.Cluster)
 	}
 	if len(s.Names) > 0 {
 		names = slices.DeleteFunc(names, func(name string) bool { return !slices.Contains(s.Names, name) })
@@ -146,7 +146,7 @@ type described struct {
 func (r *Reader) describeAll(ctx context.Context) ([]described, error) {
 	cluster, err := r.api.DescribeCluster(ctx, &sdk.DescribeClusterInput{Name: &r.request.Cluster})
 	if err != nil {
-		return nil, r.missing("", err)
+		return nil, r.explain("", err)
 	}
 	names := r.request.Names
 	if len(names) == 0 {
@@ -190,12 +190,12 @@ func (r *Reader) list(ctx context.Context) (names []string, err error) {
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return nil, r.missing("", err)
+			return nil, r.explain("", err)
 		}
 		names = append(names, page.Nodegroups...)
 	}
 	if len(names) == 0 {
-		return nil, fmt.Errorf("%w: the cluster %s has no managed node group", refresh.ErrNoGroup, r.request.Cluster)
+		return nil, missing("the cluster %s has no managed node group", r.request.Cluster)
 	}
 	return names, nil
 }
@@ -205,7 +205,7 @@ func (r *Reader) describe(ctx context.Context, name string) (described, error) {
 		ClusterName: &r.request.Cluster, NodegroupName: &name,
 	})
 	if err != nil {
-		return described{}, r.missing(name, err)
+		return described{}, r.explain(name, err)
 	}
 	d := toDescribed(out.Nodegroup)
 	d.group.Force = r.request.Force
@@ -219,16 +219,26 @@ func (r *Reader) describe(ctx context.Context, name string) (described, error) {
 	return d, nil
 }
 
-// missing says what does not exist, if that is the error.
-func (r *Reader) missing(nodegroup string, err error) error {
+// missingError says what of EKS does not exist. It is refresh.ErrNoGroup, without its words: those are about Auto
+// Scaling groups.
+type missingError string
+
+func missing(format string, names ...any) error { return missingError(fmt.Sprintf(format, names...)) }
+
+func (e missingError) Error() string { return string(e) }
+
+// Is reports whether the target is refresh.ErrNoGroup.
+func (missingError) Is(target error) bool { return target == refresh.ErrNoGroup }
+
+// explain says what does not exist, if that is the error.
+func (r *Reader) explain(nodegroup string, err error) error {
 	if cloud.ErrorCode(err) != (&types.ResourceNotFoundException{}).ErrorCode() {
 		return err
 	}
 	if nodegroup == "" {
-		return fmt.Errorf("%w: there is no EKS cluster %s; is this the right account and Region?",
-			refresh.ErrNoGroup, r.request.Cluster)
+		return missing("there is no EKS cluster %s; is this the right account and Region?", r.request.Cluster)
 	}
-	return fmt.Errorf("%w: the cluster %s has no managed node group %s", refresh.ErrNoGroup, r.request.Cluster, nodegroup)
+	return missing("the cluster %s has no managed node group %s", r.request.Cluster, nodegroup)
 }
 
 // addSubnets adds how many addresses are free, with one call.
@@ -270,7 +280,7 @@ func (r *Reader) updates(ctx context.Context, group, nodegroup string) ([]refres
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return nil, r.missing(nodegroup, err)
+			return nil, r.explain(nodegroup, err)
 		}
 		ids = append(ids, page.UpdateIds...)
 	}
@@ -304,7 +314,7 @@ func (r *Reader) update(ctx context.Context, group, nodegroup, id string) (refre
 		Name: &r.request.Cluster, NodegroupName: &nodegroup, UpdateId: &id,
 	})
 	if err != nil {
-		return refresh.Refresh{}, r.missing(nodegroup, err)
+		return refresh.Refresh{}, r.explain(nodegroup, err)
 	}
 	f = toRefresh(group, out.Update)
 	if !f.Active() {

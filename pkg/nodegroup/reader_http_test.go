@@ -181,17 +181,18 @@ func (a *account) must(err error) {
 	}
 }
 
-// TestFindMissing: what does not exist is named.
+// TestFindMissing: what does not exist is named, and nothing else is said to be missing.
 func TestFindMissing(t *testing.T) {
 	t.Parallel()
 	a := newAccount(t)
 	for want, r := range map[string]nodegroup.Request{
 		"there is no EKS cluster test":               {Cluster: "test"},
 		"the cluster prod has no managed node group": {},
-		"has no managed node group web":              {Names: []string{"web"}},
+		"cluster prod has no managed node group web": {Names: []string{"web"}},
 	} {
 		_, err := a.reader(r).Find(t.Context(), refresh.Selection{})
-		if !errors.Is(err, refresh.ErrNoGroup) || !strings.Contains(err.Error(), want) {
+		if !errors.Is(err, refresh.ErrNoGroup) || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "no such Auto Scaling group") {
 			t.Errorf("%+v: got %v, want %s", r, err, want)
 		}
 	}
