@@ -127,6 +127,29 @@ func TestTheImageNamesItsRegistry(t *testing.T) {
 	}
 }
 
+// TestTheHookNames: the hooks that pages create, complete and delete are those that the agent answers after the command
+// for Helm in docs/install.md.
+func TestTheHookNames(t *testing.T) {
+	t.Parallel()
+	pages := Pages(t)
+	answered := regexp.MustCompile(`config\.hook\.names=\{([^}]+)\}`).FindStringSubmatch(pages["docs/install.md"])
+	if answered == nil {
+		t.Fatal("docs/install.md sets no config.hook.names")
+	}
+	names, found := strings.Split(answered[1], ","), 0
+	for name, page := range pages {
+		for shown := range find(page, `--lifecycle-hook-name ([\w-]+)`) {
+			found++
+			if !slices.Contains(names, shown) {
+				t.Errorf("%s has the hook %s, and the agent of docs/install.md answers %s", name, shown, answered[1])
+			}
+		}
+	}
+	if found < 4 {
+		t.Errorf("only %d hooks were found", found)
+	}
+}
+
 // TestTheRules: docs/security.md has a row for each thing in Kubernetes that the chart lets the agent and the
 // trigger do, and no other.
 func TestTheRules(t *testing.T) {
