@@ -100,6 +100,9 @@ func TestDemo(t *testing.T) {
 			t.Errorf("demo-replay shows a line that the demo does not print, so run make demo-record: %q", line)
 		}
 	}
+	if strings.Contains(text, "installation problem") {
+		t.Errorf("the agent's check of the installation finds a problem in the demo:\n%s", text)
+	}
 	if before, _, _ := strings.Cut(text, "node drained"); !strings.Contains(before, "heartbeat 2") {
 		t.Errorf("the drain did not outlast a heartbeat:\n%s", text)
 	}

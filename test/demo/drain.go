@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -189,10 +190,9 @@ func (d *drain) logLine(ctx context.Context, at time.Time, l harness.Line) error
 		d.print(at, byAgent, "%s a new list shows no pod left to evict", d.screen.bold("node drained:"))
 		d.printCompletion()
 	default:
-		// The simulated account has no EventBridge and no roles, which a check of the installation misses.
-		level := l.Text("level")
-		if (level == "warn" || level == "error") && l.Text("message") != "installation problem" {
-			d.print(at, byAgent, "%s (%s: %s)", d.screen.red(l.Text("message")), l.Text("operation"), l.Text("error"))
+		if level := l.Text("level"); level == "warn" || level == "error" {
+			d.print(at, byAgent, "%s (%s: %s)", d.screen.red(l.Text("message")),
+				cmp.Or(l.Text("operation"), l.Text("check")), cmp.Or(l.Text("error"), l.Text("found")))
 		}
 	}
 	return nil

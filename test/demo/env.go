@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/node-drainer/node-drainer/deploy"
 	"github.com/node-drainer/node-drainer/test/agentrules"
 	"github.com/node-drainer/node-drainer/test/awsim"
 	"github.com/node-drainer/node-drainer/test/cluster"
@@ -29,9 +30,8 @@ const (
 	minAvailable   = 10
 	instances      = 4
 
-	// heartbeatTimeout is shorter than the drain, so that heartbeats are seen.
-	heartbeatTimeout  = 10 * time.Second
-	heartbeatInterval = 3 * time.Second
+	heartbeatTimeout  = 2 * time.Minute // The least that the check of the installation asks for.
+	heartbeatInterval = 3 * time.Second // Shorter than the drain, so that heartbeats are seen.
 	stopTime          = 2500 * time.Millisecond
 	startTime         = 2 * time.Second
 	shutdown          = 1500 * time.Millisecond // Of the machine, after its hook was completed.
@@ -111,7 +111,11 @@ func (e *env) startAWS(ctx context.Context) (string, error) {
 	e.aws = aws
 	e.cleanup.add(aws.Close)
 	aws.SetDelays(awsim.Delays{Terminate: shutdown})
-	e.queue = aws.CreateQueue("node-drainer", nil)
+	policy, err := deploy.Fill("iam/queue", deploy.Example())
+	if err != nil {
+		return "", err
+	}
+	e.queue = aws.CreateQueue("node-drainer", map[string]string{"Policy": policy})
 	err = errors.Join(
 		aws.CreateGroup(awsim.Group{ //nolint:contextcheck // What it starts lives until Close.
 			Name: group, Max: 2 * instances, Desired: instances,
@@ -119,6 +123,7 @@ func (e *env) startAWS(ctx context.Context) (string, error) {
 		}),
 		aws.PutHook(group, awsim.Hook{
 			Name: hook, HeartbeatTimeout: heartbeatTimeout, NotificationTargetARN: aws.QueueARN(e.queue),
+			RoleARN: deploy.Example()["Senders"],
 		}))
 	if err != nil {
 		return "", err
@@ -133,7 +138,7 @@ func (e *env) startAWS(ctx context.Context) (string, error) {
 		}
 	}
 	e.instance = members[0].ID
-	return fmt.Sprintf("AWS             group %s of %d instances, all nodes; hook %s, HeartbeatTimeout %v",
+	return fmt.Sprintf("AWS             group %s of %d instances; hook %s, HeartbeatTimeout %v",
 		group, instances, hook, heartbeatTimeout), nil
 }
 
