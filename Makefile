@@ -223,6 +223,7 @@ terraform: ## Check the Terraform module against the AWS provider, which is down
 .PHONY: generate
 generate: ## Write the generated files again.
 	$(GO) generate ./...
+	$(GO) -C test/alerts generate ./...
 
 .PHONY: cluster
 cluster: ## Find the control plane of the e2e tests, or download it, or build it where there are no downloads.
@@ -235,8 +236,8 @@ sums: ## Write test/cluster/sums.txt: the SHA-256 sums that dl.k8s.io and GitHub
 	mv test/cluster/sums.txt.new test/cluster/sums.txt
 
 .PHONY: demo-record
-demo-record: bin/demo/demo ## Record the demo for demo-replay, after a change of its output.
-	bin/demo/demo -agent bin/demo/agent -record test/demo/replay/recording.cast
+demo-record: bin/demo/demo ## Record the demo for demo-replay and the pictures, after a change of its output.
+	bin/demo/demo -agent bin/demo/agent -record test/demo/replay
 
 .PHONY: clean
 clean: ## Remove what was built here; the control plane stays in the user's cache.

@@ -4,7 +4,6 @@ package alerts
 
 import (
 	"context"
-	"encoding/json"
 	"os"
 	"regexp"
 	"slices"
@@ -195,40 +194,4 @@ func decode(t *testing.T, kind string, into any) {
 		}
 	}
 	t.Fatalf("the chart makes no %s", kind)
-}
-
-// TestDashboard: each panel asks what Prometheus understands.
-func TestDashboard(t *testing.T) {
-	t.Parallel()
-	text, err := os.ReadFile("../../charts/node-drainer/files/dashboard.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var dashboard struct {
-		Panels []struct {
-			ID      int
-			Title   string
-			Targets []struct{ Expr string }
-		}
-	}
-	if err := json.Unmarshal(text, &dashboard); err != nil {
-		t.Fatal(err)
-	}
-	asked, ids := 0, map[int]bool{}
-	for _, panel := range dashboard.Panels {
-		if ids[panel.ID] {
-			t.Errorf("two panels have the id %d", panel.ID)
-		}
-		ids[panel.ID] = true
-		for _, target := range panel.Targets {
-			asked++
-			expression := strings.ReplaceAll(target.Expr, "$__rate_interval", "5m") // which Grafana fills in
-			if _, err := parser.NewParser(parser.Options{}).ParseExpr(expression); err != nil {
-				t.Errorf("%s: %v", panel.Title, err)
-			}
-		}
-	}
-	if asked < len(dashboard.Panels) || asked == 0 {
-		t.Errorf("%d panels ask %d questions", len(dashboard.Panels), asked)
-	}
 }

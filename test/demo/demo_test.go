@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -28,6 +29,7 @@ type demo struct {
 	stderr bytes.Buffer
 }
 
+// newDemo builds it. Its arguments may be added to before it starts.
 func newDemo(t *testing.T, env ...string) *demo {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "demo")
@@ -148,4 +150,62 @@ func TestNoControlPlane(t *testing.T) {
 			t.Errorf("%q is missing:\n%s", want, &d.stderr)
 		}
 	}
+}
+
+// TestRecordedNode: the node that the pages show has what the agent sets today, and so have the metrics.
+func TestRecordedNode(t *testing.T) {
+	d, folder := newDemo(t), t.TempDir()
+	d.cmd.Args = append(d.cmd.Args, "-record", folder)
+	if err := d.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	d.end(t, 0)
+	for file, shape := range map[string]func(string) []string{nodeFile: shapeOfNode, metricsFile: seriesOf} {
+		got, want := shape(read(t, filepath.Join(folder, file))), shape(read(t, filepath.Join("replay", file)))
+		if !slices.Equal(got, want) || len(got) == 0 {
+			t.Errorf("run make demo-record: %s is recorded as\n%s\nand today it is\n%s", file,
+				strings.Join(want, "\n"), strings.Join(got, "\n"))
+		}
+	}
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// shapeOfNode returns the labels, annotations, taints, conditions and Events in the output of kubectl describe node,
+// without what differs from run to run.
+func shapeOfNode(description string) (all []string) {
+	date := regexp.MustCompile(`\w{3}, \d\d \w{3} \d{4} [\d:]+ \+0000`)
+	section := ""
+	for line := range strings.Lines(description) {
+		if !strings.HasPrefix(line, " ") {
+			section, _, _ = strings.Cut(line, ":")
+		}
+		fields := strings.Fields(date.ReplaceAllString(line, ""))
+		switch {
+		case strings.Contains(line, "{"): // The value of an annotation.
+		case slices.Contains([]string{"Labels", "Annotations", "Taints", "Unschedulable"}, section):
+			all = append(all, section+": "+template(line))
+		case section == "Conditions" && len(fields) > 2:
+			all = append(all, section+": "+strings.Join(fields[:3], " "))
+		case section == "Events" && len(fields) > 2:
+			all = append(all, section+": "+strings.Join(fields[:2], " "))
+		}
+	}
+	return all
+}
+
+// seriesOf returns the names of the series with their labels.
+func seriesOf(metrics string) (all []string) {
+	for line := range strings.Lines(metrics) {
+		name, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+		all = append(all, name)
+	}
+	return all
 }

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -27,28 +28,32 @@ const preface = `node-drainer: an Auto Scaling group scales in by one instance, 
 
 func main() {
 	agent := flag.String("agent", "", "agent to run; built from source if empty")
-	recording := flag.String("record", "", "file to write the output to, as it is on a terminal, for demo-replay")
+	recording := flag.String("record", "", "folder to write the output to, as it is on a terminal, for demo-replay, "+
+		"and the node and the metrics of the drain")
 	flag.Parse()
 	os.Exit(harness.Main(func(ctx context.Context) int {
 		s := newScreen(os.Stdout)
 		if *recording == "" {
-			return run(ctx, s, *agent, os.Stderr)
+			return run(ctx, s, options{agent: *agent}, os.Stderr)
 		}
-		file, err := os.Create(*recording)
+		file, err := os.Create(filepath.Join(*recording, castFile))
 		if err != nil {
 			return harness.ExitCode(ctx, os.Stderr, err)
 		}
 		defer file.Close()
 		s.record(file)
-		return run(ctx, s, *agent, os.Stderr)
+		return run(ctx, s, options{*agent, *recording}, os.Stderr)
 	}))
 }
 
+// options are those of the command line.
+type options struct{ agent, recording string }
+
 // run is the demo; it returns the exit code. Everything that it has started has ended by then.
-func run(ctx context.Context, s *screen, agent string, errs io.Writer) int {
+func run(ctx context.Context, s *screen, o options, errs io.Writer) int {
 	s.line(preface)
 	var cleanup cleanups
-	err := demonstrate(ctx, s, agent, &cleanup, errs)
+	err := demonstrate(ctx, s, o, &cleanup, errs)
 	interrupted := ctx.Err() != nil
 	s.status("stopping everything ...")
 	err = errors.Join(err, cleanup.run())
@@ -70,16 +75,20 @@ var errKept = errors.New("ended by the user")
 
 // demonstrate sets up the environment, drains a node, and prints the summary. cleanup ends what it has
 // started.
-func demonstrate(ctx context.Context, s *screen, agent string, cleanup *cleanups, log io.Writer) error {
+func demonstrate(ctx context.Context, s *screen, o options, cleanup *cleanups, log io.Writer) error {
 	binaries, err := cluster.Binaries(ctx, log) // The first run downloads or builds them, and says so.
 	if err != nil {
 		return err
 	}
-	e := &env{screen: s, cleanup: cleanup, binaries: binaries, binary: agent}
+	e := &env{screen: s, cleanup: cleanup, binaries: binaries, binary: o.agent}
 	if err := e.setUp(ctx); err != nil {
 		return err
 	}
-	result, err := e.drainOne(ctx)
+	drain := e.drainOne
+	if o.recording != "" {
+		drain = func(ctx context.Context) (result, error) { return e.recordDrain(ctx, o.recording) }
+	}
+	result, err := drain(ctx)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,9 +14,9 @@ import (
 	"github.com/node-drainer/node-drainer/test/picture"
 )
 
-//go:generate go test -run ^TestPicture$ . -update
+//go:generate go test -run ^TestPicture . -update
 
-var update = flag.Bool("update", false, "write docs/pictures/demo.svg again")
+var update = flag.Bool("update", false, "write the pictures in docs/pictures again")
 
 // TestPicture: the picture of the pages shows the recording.
 func TestPicture(t *testing.T) {
@@ -27,8 +28,13 @@ func TestPicture(t *testing.T) {
 	for _, e := range events {
 		all.WriteString(e.text)
 	}
-	const file = "../../../docs/pictures/demo.svg"
-	got := picture.SVG("The output of make demo", all.String())
+	compare(t, "demo.svg", picture.SVG("The output of make demo", all.String()))
+}
+
+// compare compares a picture of the pages.
+func compare(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("../../../docs/pictures", name)
 	if *update {
 		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
 			t.Fatal(err)
