@@ -3,11 +3,12 @@ package cli
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/node-drainer/node-drainer/internal/text"
 )
 
 // environment returns the values of the variables by their names.
@@ -23,13 +24,12 @@ func environment(environ []string) map[string]string {
 // unknownVariables returns an error for each variable that has our prefix and is no option. It is most
 // likely mistyped, and would else be ignored silently. Variables that others set are accepted: Kubernetes sets
 // them in each pod, for a Service whose name begins with "trigger", and GitLab in a pipeline that a webhook has
-// triggered. Sources: "Discovering services" in the Kubernetes documentation, "Predefined CI/CD variables
-// reference" in GitLab's.
+// triggered. Source: "Predefined CI/CD variables reference" in GitLab's documentation.
 func unknownVariables(environ map[string]string, known []string) []error {
 	var errs []error
-	injected := regexp.MustCompile(`^` + prefix + `((.+_)?(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_.+)?)|PAYLOAD)$`)
 	for _, name := range slices.Sorted(maps.Keys(environ)) {
-		if !strings.HasPrefix(name, prefix) || slices.Contains(known, name) || injected.MatchString(name) {
+		isOthers := name == prefix+"PAYLOAD" || text.IsServiceVariable(name)
+		if !strings.HasPrefix(name, prefix) || slices.Contains(known, name) || isOthers {
 			continue
 		}
 		errs = append(errs, fmt.Errorf("unknown variable %s%s", name, suggestion(name, known, "trigger --help")))

@@ -70,7 +70,7 @@ func ReadAgent(environ []string) (Agent, error) {
 			errs = append(errs, err)
 		}
 	}
-	if len(errs) > 0 {
+	if errs = append(errs, unknownVariables(values)...); len(errs) > 0 {
 		return Agent{}, Mistakes(errs)
 	}
 	return c, nil

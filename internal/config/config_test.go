@@ -40,6 +40,12 @@ func TestReadAgent(t *testing.T) {
 			c.ClusterName, c.PodNamespace, c.Queue.URL = "demo", "agents", queueURL
 		}},
 		{"an empty variable counts as unset", emptied, func(*config.Agent) {}},
+		{
+			"variables that Kubernetes sets for Services, and others of other programs",
+			environ("QUEUE_PORT=tcp://10.0.0.1:80", "QUEUE_SERVICE_HOST=10.0.0.1", "DRAIN_API_PORT_80_TCP_ADDR=10.0.0.2",
+				"EVENT_SERVICE_PORT_HTTP=80", "NODE_OPTIONS=--trace", "LOG_DIR=/tmp", "TZ=UTC"),
+			func(*config.Agent) {},
+		},
 		{"the default of each variable", explicit, func(*config.Agent) {}},
 		{
 			"every kind of value is read",
@@ -127,6 +133,9 @@ func TestMistake(t *testing.T) {
 			`NOTIFY_TEMPLATE={"text": {{json .Message}}}`,
 			"NOTIFY_TEMPLATE is invalid: template: NOTIFY_TEMPLATE:1:16: executing",
 		},
+		{"DRAIN_TIMOUT=5m", "DRAIN_TIMOUT is unknown"},
+		{"DRAIN_REPORT=yes", "DRAIN_REPORT is unknown"}, // not what Kubernetes sets for a Service
+		{"HOOK_NAME=drain", "HOOK_NAME is unknown"},
 		{"NOTIFY_WHEN=drained,stopped", `NOTIFY_WHEN is "drained,stopped": must be a list of started, drained and failed`},
 		{"NOTIFY_TIMEOUT=2m", "NOTIFY_TIMEOUT is 2m0s: must be from 1s to 1m"},
 		{"LOG_LEVEL=loud", `LOG_LEVEL is "loud": must be debug, info, warn or error`},
