@@ -126,10 +126,11 @@ func (j *judge) cannotAsk() bool {
 	})
 }
 
-// isAsked reports whether a message is a request or about an alarm: an event without a deadline, which is repeated
-// until EC2 says whether the instance runs.
-func isAsked(body string) bool {
-	return strings.Contains(body, awsim.RequestDrain) || strings.Contains(body, awsim.AlarmChanged)
+// isUndated reports whether a message is about an event without a deadline: it is repeated until EC2 says whether the
+// instance runs.
+func isUndated(body string) bool {
+	return slices.ContainsFunc([]string{awsim.RequestDrain, awsim.AlarmChanged, awsim.RebalanceAdvice},
+		func(kind string) bool { return strings.Contains(body, kind) })
 }
 
 // noMessageLeft: no queue has a message in the end.
@@ -141,7 +142,7 @@ func (j *judge) noMessageLeft() {
 				left = slices.DeleteFunc(left, func(body string) bool { return !strings.Contains(body, "LifecycleHookName") })
 			}
 			if j.cannotVerify() {
-				left = slices.DeleteFunc(left, isAsked)
+				left = slices.DeleteFunc(left, isUndated)
 			}
 			if len(left) > 0 {
 				j.violate("no message left", time.Now(), "queue %s holds %d messages: %.200s", i.Name, len(left), left[0])
