@@ -185,12 +185,16 @@ func Untainted(n *Nodes, name string) bool {
 	return current != nil && !slices.ContainsFunc(current.Spec.Taints, n.cfg.isTaint)
 }
 
-// Stays reports whether the Node is Ready and nobody drains it: it is schedulable, and without our taint or that of
-// Karpenter or the Cluster Autoscaler. It reads the cache only.
+// Stays reports whether the Node is Ready and nobody drains it: it is schedulable, without the mark of an agent, which
+// may use another taint than this one, and without a taint of Karpenter or the Cluster Autoscaler. It reads the cache
+// only.
 func Stays(n *Nodes, name string) bool {
 	current := cached(n.informer.GetStore(), name)
-	return current != nil && isReady(current) && !current.Spec.Unschedulable && Untainted(n, name) &&
-		!hasTaint(current, disrupted, toBeDeleted)
+	if current == nil || !isReady(current) || current.Spec.Unschedulable || !Untainted(n, name) {
+		return false
+	}
+	_, marked := MarkOf(current)
+	return !marked && !hasTaint(current, disrupted, toBeDeleted)
 }
 
 // Await returns the Node of an EC2 instance as soon as it has registered and accept returns true for it, or the

@@ -62,6 +62,9 @@ func TestStays(t *testing.T) {
 		"cordoned":    {ready(corev1.ConditionTrue), func(n *corev1.Node) { n.Spec.Unschedulable = true }},
 		"disrupted":   {ready(corev1.ConditionTrue), tainted("karpenter.sh/disrupted", corev1.TaintEffectNoSchedule)},
 		"scaled down": {ready(corev1.ConditionTrue), tainted("ToBeDeletedByClusterAutoscaler", corev1.TaintEffectNoSchedule)},
+		"marked by an agent with another taint": {ready(corev1.ConditionTrue), func(n *corev1.Node) {
+			n.Annotations[Annotation] = `{"instance":"` + instance + `","reason":"scheduled-change"}`
+		}},
 	} {
 		node := newNode(changes...)
 		node.Name = name
@@ -71,7 +74,7 @@ func TestStays(t *testing.T) {
 	}
 	for name, want := range map[string]bool{
 		"ready": true, "unready": false, "tainted": false, "cordoned": false, "disrupted": false, "scaled down": false,
-		"gone": false,
+		"gone": false, "marked by an agent with another taint": false,
 	} {
 		if got := Stays(n, name); got != want {
 			t.Errorf("%s: got %v", name, got)
