@@ -176,9 +176,9 @@ func nodeAt(all *changes, name string, at time.Time) (n *corev1.Node) {
 }
 
 // nodeIsEmpty: when an agent completes a terminating hook before the deadline of the drain, no pod that had to leave is
-// on the node.
+// on the node. An instance that EC2 shuts down has a deadline of seconds.
 func (j hookJudge) nodeIsEmpty(c *cluster, h Hook, a awsim.Action) {
-	if a.ClosedBy != awsim.ByCompletion || !j.completedBy(a, h.Install) || j.wasDead(a.InstanceID, a.ClosedAt) {
+	if a.ClosedBy != awsim.ByCompletion || !j.completedBy(a, h.Install) || j.isEnding(a.InstanceID, a.ClosedAt) {
 		return
 	}
 	m, marked := markAt(j.markings[c.Name], a.InstanceID, a.ClosedAt)
@@ -210,6 +210,13 @@ func (j hookJudge) countLatePods(c *cluster, a awsim.Action, after time.Time) {
 			j.late++
 		}
 	}
+}
+
+// isEnding reports whether EC2 shut an instance down at a time, or no kubelet ran on its node any more.
+func (j hookJudge) isEnding(id string, at time.Time) bool {
+	return j.wasDead(id, at) || slices.ContainsFunc(j.facts.truthsAt(id, at, 0), func(t truth) bool {
+		return t.kind == "bypass"
+	})
 }
 
 // isDue reports whether the deadline of the mark is at most a minute ahead.
