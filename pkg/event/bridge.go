@@ -37,13 +37,13 @@ func fromEventBridge(f *fields, envelopes int) ([]Event, error) {
 		return nil, f.err
 	}
 	switch source {
-	case "aws.autoscaling":
+	case sourceGroups:
 		return one(fromGroup(detailType, detail, e))
-	case "aws.ec2":
+	case sourceEC2:
 		return one(fromEC2(detailType, detail, e))
-	case "aws.health":
+	case sourceHealth:
 		return fromHealth(detailType, detail, e)
-	case "aws.cloudwatch":
+	case sourceAlarms:
 		return one(fromAlarm(detailType, detail, e))
 	case requestSource:
 		return one(fromRequest(detailType, detail, e))
