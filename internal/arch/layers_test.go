@@ -29,6 +29,7 @@ func layers() map[string]int {
 		"pkg/autoscaling":      2,
 		"pkg/ec2":              2,
 		"pkg/cloudwatch":       2,
+		"pkg/eventbridge":      2,
 		"pkg/nodegroup":        2,
 		"pkg/node":             2,
 		"pkg/drain":            2,
@@ -73,12 +74,13 @@ func guards() []guard {
 		"pkg/handover/surge", "pkg/launch", "pkg/lead",
 		"pkg/autoscaler", "pkg/access", "pkg/cluster", "internal/retry")
 	return []guard{
-		{"github.com/aws", and("pkg/queue", "pkg/autoscaling", "pkg/ec2", "pkg/cloudwatch", "pkg/nodegroup",
-			"internal/cloud")},
+		{"github.com/aws", and("pkg/queue", "pkg/autoscaling", "pkg/ec2", "pkg/cloudwatch", "pkg/eventbridge",
+			"pkg/nodegroup", "internal/cloud")},
 		{aws + "/service/sqs", and("pkg/queue")},
 		{aws + "/service/autoscaling", and("pkg/autoscaling")},
 		{aws + "/service/ec2", and("pkg/ec2")},
 		{aws + "/service/cloudwatch", and("pkg/cloudwatch")},
+		{aws + "/service/eventbridge", and("pkg/eventbridge")},
 		{aws + "/service/eks", and("pkg/nodegroup")},
 		{"k8s.io", kubernetes},
 		{"sigs.k8s.io", kubernetes},

@@ -158,7 +158,7 @@ func (s *IAM) accessDenied(req request, on resource) *Error {
 	switch req.service.name {
 	case "ec2":
 		code, text = "UnauthorizedOperation", "You are not authorized to perform this operation. "+text
-	case "sqs", eksName, "ssm":
+	case "sqs", eksName, "ssm", eventsName:
 		code = "AccessDeniedException"
 	}
 	return forbidden(code, text)
@@ -188,6 +188,8 @@ func (s *IAM) resources(req request) []resource {
 		return nodegroupResources(s.server.asg, req)
 	case req.service.name == "ssm":
 		return []resource{{arn: s.server.asg.catalog.parameterARN(parameterName(req.in))}}
+	case permission(req.service.name, req.action) == actionRule:
+		return []resource{{arn: ruleARN(s.server.opts, ruleName(req.in))}}
 	case onGroups(permission(req.service.name, req.action)):
 		return groupResources(s.server.asg, &reader{values: req.in.Values})
 	case onMachines(permission(req.service.name, req.action)):

@@ -30,6 +30,10 @@ const (
 	keySubnets    = "autoscaling:VPCZoneIdentifiers"
 )
 
+// actionRule is about a rule, and the other action of EventBridge that is simulated about none (Service Authorization
+// Reference, Amazon EventBridge).
+const actionRule = "events:DescribeRule"
+
 // updateKeys are the condition keys of parameters of actionUpdate.
 func updateKeys() []string { return []string{keyMaxSize, keyMinSize, keyLaunchName, keySubnets} }
 
@@ -175,7 +179,8 @@ func (s *IAM) knows(action string) bool {
 // onResources reports whether a statement can limit the action to some resources.
 func onResources(action string) bool {
 	service, _, _ := strings.Cut(action, ":")
-	return onGroups(action) || onMachines(action) || toLaunch(action) || contains([]string{"sqs", eksName, "ssm"}, service)
+	return onGroups(action) || onMachines(action) || toLaunch(action) || action == actionRule ||
+		contains([]string{"sqs", eksName, "ssm"}, service)
 }
 
 // onGroups reports whether the action is about an Auto Scaling group, so that it can be limited to some. What

@@ -75,9 +75,7 @@ func (a eventBus) publish(event string) int {
 
 // fromRule is EventBridge for a rule.
 func (a eventBus) fromRule(r rule) sender {
-	o := a.server.opts
-	arn := "arn:aws:events:" + o.Region + ":" + o.Account + ":rule/" + r.name
-	return sender{service: "events.amazonaws.com", source: arn}
+	return sender{service: "events.amazonaws.com", source: ruleARN(a.server.opts, r.name)}
 }
 
 // fromHook is Auto Scaling with the hook's role.

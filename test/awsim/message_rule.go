@@ -13,6 +13,8 @@ type rule struct {
 	name    string
 	target  string
 	pattern map[string]any // As in JSON.
+
+	disabled bool
 }
 
 // AddRule makes the account's event bus send events to a queue, or to a topic and so to its queues. Without
@@ -28,7 +30,7 @@ func (s EventBridge) AddNamedRule(name, targetARN string, detailTypes ...string)
 		types, _ := pattern["detail-type"].([]any)
 		pattern["detail-type"] = append(types, detailType)
 	}
-	s.addRule(rule{name, targetARN, pattern})
+	s.addRule(rule{name: name, target: targetARN, pattern: pattern})
 }
 
 // PutRule is AddNamedRule with an event pattern of EventBridge, such as one of a cluster's groups:
@@ -47,6 +49,15 @@ func (s EventBridge) PutRule(name, targetARN, pattern string) error {
 	}
 	s.addRule(r)
 	return nil
+}
+
+// DisableRule keeps a rule from sending.
+func (s EventBridge) DisableRule(name string) {
+	s.asg.update(func() {
+		for i := range s.asg.rules {
+			s.asg.rules[i].disabled = s.asg.rules[i].disabled || s.asg.rules[i].name == name
+		}
+	})
 }
 
 func (s EventBridge) addRule(r rule) {
@@ -87,7 +98,7 @@ func checkValues(wanted []any) error {
 }
 
 // matches reports whether EventBridge sends the event to the rule's target.
-func (r rule) matches(event map[string]any) bool { return Matches(r.pattern, event) }
+func (r rule) matches(event map[string]any) bool { return !r.disabled && Matches(r.pattern, event) }
 
 // Matches reports whether an event pattern of EventBridge matches an event, both as decoded from JSON.
 func Matches(pattern, event map[string]any) bool {

@@ -1,7 +1,7 @@
 // Package awsim is a small AWS on loopback: SQS, EC2 Auto Scaling, EC2, managed node groups of EKS, parameters of
-// Systems Manager and CloudWatch's alarms over HTTP, in memory, with faults on demand. It is written from the wire up,
-// without the AWS SDK, so that it checks what the SDK sends. A client only finds what the project's programs and their
-// tests call.
+// Systems Manager, EventBridge's rules and CloudWatch's alarms over HTTP, in memory, with faults on demand. It is
+// written from the wire up, without the AWS SDK, so that it checks what the SDK sends. A client only finds what the
+// project's programs and their tests call.
 package awsim
 
 import (
@@ -172,6 +172,7 @@ func NewUnconnected(opts Options) *Server {
 		"AmazonSQS":  sqsService(sqsActions(s.sqs)),
 		"CloudWatch": cloudwatchService(s.asg),
 		"AmazonSSM":  ssmService(s.asg),
+		"AWSEvents":  eventsService(s.asg),
 		eksName:      eksService(s.asg),
 	}
 	return s
