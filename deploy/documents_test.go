@@ -16,6 +16,7 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/cloudwatch"
 	"github.com/node-drainer/node-drainer/pkg/ec2"
+	"github.com/node-drainer/node-drainer/pkg/eventbridge"
 	"github.com/node-drainer/node-drainer/pkg/nodegroup"
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
@@ -80,7 +81,7 @@ func TestPoliciesAllowAllCalls(t *testing.T) {
 	t.Parallel()
 	for program, called := range map[string][]string{
 		"agent": slices.Concat(calls[queue.API]("sqs"), calls[autoscaling.API]("autoscaling"), calls[ec2.API]("ec2"),
-			calls[cloudwatch.API]("cloudwatch"),
+			calls[cloudwatch.API]("cloudwatch"), calls[eventbridge.API]("events"),
 			[]string{"kms:Decrypt"}), // SQS calls it with the agent's role, if the queue is encrypted with a key.
 		"trigger": slices.Concat(calls[autoscaling.ReaderAPI]("autoscaling"), calls[autoscaling.ChangesAPI]("autoscaling"),
 			calls[ec2.LaunchAPI]("ec2"), calls[ec2.MachinesAPI]("ec2"), calls[cloudwatch.API]("cloudwatch"),
@@ -119,7 +120,7 @@ func TestPoliciesAreLimited(t *testing.T) {
 				service, verb, _ := strings.Cut(action, ":")
 				want, conditions := "", map[string]map[string]any(nil)
 				switch {
-				case strings.HasPrefix(verb, "Describe") && service != "eks":
+				case strings.HasPrefix(verb, "Describe") && service != "eks", service == "events":
 					want = "*"
 				case service == "sqs":
 					want = values["QueueArn"]

@@ -3,6 +3,7 @@ locals {
   agent_policies = { for feature, granted in {
     queue               = true
     terminations        = true
+    check               = true
     launches            = var.launch_hooks
     "spot-interruption" = contains(var.events, "spot-interruption")
     "scheduled-change"  = contains(var.events, "scheduled-change")

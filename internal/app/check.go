@@ -13,6 +13,7 @@ import (
 	awsautoscaling "github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	awscloudwatch "github.com/aws/aws-sdk-go-v2/service/cloudwatch"
 	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
+	awseventbridge "github.com/aws/aws-sdk-go-v2/service/eventbridge"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"github.com/node-drainer/node-drainer/internal/check"
@@ -45,9 +46,9 @@ const (
 // checkHelp describes agent check.
 const checkHelp = `Usage: agent check [--output text|json] [--url URL]
 
-Checks the installation once, with the configuration of the agent: AWS, its permissions, the queue, groups and hooks,
-the nodes and RBAC. It changes nothing. A line for each check says what was found; for a failed one, which command
-fixes it.
+Checks the installation once, with the configuration of the agent: AWS, its permissions, the queue, EventBridge rules,
+groups and hooks, the nodes and RBAC. It changes nothing. A line for each check says what was found; for a failed one,
+which command fixes it.
 
   --output text|json   form of the results (default text)
   --url URL            also expect that this page answers 200, such as the /readyz of a running agent
@@ -142,6 +143,7 @@ func installation(cfg config.Agent, env Environment, nodes *node.Nodes, hooks *a
 		AWS: awsReader{
 			Inspector: autoscaling.NewInspector(hooks), aws: env.AWS, queue: sqs.NewFromConfig(env.AWS), url: cfg.Queue.URL,
 			instances: awsec2.NewFromConfig(env.AWS), alarms: awscloudwatch.NewFromConfig(env.AWS),
+			rules: awseventbridge.NewFromConfig(env.AWS),
 		},
 		Kubernetes: clusterReader{access.New(env.Kubernetes), nodes},
 	}

@@ -72,6 +72,7 @@ func TestCheck(t *testing.T) {
 	code, stdout, _ := runCheck(t, environment, "--url", cluster.URL+"/readyz")
 	for _, want := range []string{
 		"failed       hooks         group workers has no terminating lifecycle hook", "fix: aws autoscaling put-lifecycle-hook",
+		"warning      rules         no EventBridge rule sends Spot interruptions to the queue", "fix: aws events put-rule",
 		"ok           agent         " + cluster.URL + "/readyz answers 200: ready", "ok           rbac",
 	} {
 		if !strings.Contains(stdout, want) {

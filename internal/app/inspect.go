@@ -11,6 +11,7 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/cloudwatch"
 	"github.com/node-drainer/node-drainer/pkg/ec2"
+	"github.com/node-drainer/node-drainer/pkg/eventbridge"
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
 
@@ -28,6 +29,7 @@ type awsReader struct {
 	url       string
 	instances ec2.API
 	alarms    cloudwatch.API
+	rules     eventbridge.API
 }
 
 // Identity returns whom AWS takes the agent for.
@@ -38,6 +40,11 @@ func (r awsReader) Identity(ctx context.Context) (cloud.Identity, error) {
 // Queue returns the attributes of the agent's queue.
 func (r awsReader) Queue(ctx context.Context) (queue.Attributes, error) {
 	return queue.Inspect(ctx, r.queue, r.url)
+}
+
+// Rules returns the EventBridge rules that have the target.
+func (r awsReader) Rules(ctx context.Context, targetARN string) ([]eventbridge.Rule, error) {
+	return eventbridge.Rules(ctx, r.rules, targetARN)
 }
 
 // Known returns the instances that EC2 knows.

@@ -13,6 +13,7 @@ import (
 	"github.com/node-drainer/node-drainer/internal/config"
 	"github.com/node-drainer/node-drainer/pkg/access"
 	"github.com/node-drainer/node-drainer/pkg/autoscaling"
+	"github.com/node-drainer/node-drainer/pkg/eventbridge"
 	"github.com/node-drainer/node-drainer/pkg/node"
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
@@ -43,6 +44,7 @@ type Result struct {
 type AWS interface {
 	Identity(ctx context.Context) (cloud.Identity, error)
 	Queue(ctx context.Context) (queue.Attributes, error)
+	Rules(ctx context.Context, targetARN string) ([]eventbridge.Rule, error)
 	Groups(ctx context.Context, cluster string) ([]autoscaling.InspectedGroup, error)
 	Others(ctx context.Context, instances []string) ([]autoscaling.InspectedGroup, error)
 	Hooks(ctx context.Context, group string) ([]autoscaling.InspectedHook, error)
@@ -79,6 +81,8 @@ type Facts struct {
 	IdentityErr error
 	Queue       queue.Attributes
 	QueueErr    error
+	Rules       []eventbridge.Rule // whose target is the queue
+	RulesErr    error
 	Nodes       node.Survey
 	NodesErr    error
 	Known       map[string]bool // instances of Nodes that EC2 knows
@@ -116,15 +120,17 @@ type Review struct {
 // Run reads the facts, and judges them.
 func Run(ctx context.Context, i Installation) []Result { return Judge(Read(ctx, i)) }
 
-// Read reads all facts. For G groups and N nodes it makes 6 calls, G more, and about N/50 + N/200 more, of which five a
-// second describe hooks.
+// Read reads all facts. For G groups, R rules and N nodes it makes 7 calls, G + R more, and about N/50 + N/200 more, of
+// which five a second describe hooks.
 func Read(ctx context.Context, i Installation) Facts {
 	f := Facts{Config: i.Config, Region: i.Region}
 	if f.Identity, f.IdentityErr = i.AWS.Identity(ctx); f.noCredentials() {
 		i.readCluster(ctx, &f)
 		return f
 	}
-	f.Queue, f.QueueErr = i.AWS.Queue(ctx)
+	if f.Queue, f.QueueErr = i.AWS.Queue(ctx); f.QueueErr == nil {
+		f.Rules, f.RulesErr = i.AWS.Rules(ctx, f.Queue.ARN)
+	}
 	i.readCluster(ctx, &f)
 	f.Known, f.KnownErr = i.AWS.Known(ctx, f.Nodes.Instances)
 	i.readGroups(ctx, &f)

@@ -3,6 +3,7 @@ package check_test
 import (
 	"bytes"
 	"encoding/json"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -10,11 +11,14 @@ import (
 
 	"github.com/aws/smithy-go"
 
+	"github.com/node-drainer/node-drainer/deploy"
 	"github.com/node-drainer/node-drainer/internal/check"
 	"github.com/node-drainer/node-drainer/internal/cloud"
 	"github.com/node-drainer/node-drainer/internal/config"
 	"github.com/node-drainer/node-drainer/pkg/access"
 	"github.com/node-drainer/node-drainer/pkg/autoscaling"
+	"github.com/node-drainer/node-drainer/pkg/event"
+	"github.com/node-drainer/node-drainer/pkg/eventbridge"
 	"github.com/node-drainer/node-drainer/pkg/node"
 	"github.com/node-drainer/node-drainer/pkg/queue"
 	"github.com/node-drainer/node-drainer/test/agentrules"
@@ -61,6 +65,7 @@ func good(t *testing.T) check.Facts {
 		Identity: cloud.Identity{
 			Account: "123456789012", ARN: "arn:aws:sts::123456789012:assumed-role/agent/session", Provider: "EnvConfigCredentials",
 		},
+		Rules:  goodRules(t),
 		Queue:  queue.Attributes{ARN: queueARN, Policy: policy, Retention: 14 * 24 * time.Hour, MaxReceives: 100},
 		Nodes:  node.Survey{All: 1, Selected: 1, Instances: []string{"i-1"}, Zones: []string{"eu-central-1a"}},
 		Known:  map[string]bool{"i-1": true},
@@ -77,12 +82,31 @@ func good(t *testing.T) check.Facts {
 	return f
 }
 
+// goodRules are rules for all kinds of events, with the patterns of the documentation. Their names are those of the
+// Terraform module, and one more.
+func goodRules(t *testing.T) (rules []eventbridge.Rule) {
+	t.Helper()
+	for _, document := range deploy.Names("events/") {
+		pattern, err := deploy.Read(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rules = append(rules, eventbridge.Rule{Name: path.Base(document), Pattern: pattern, Enabled: true})
+	}
+	return rules
+}
+
+// ruleOf returns the rule for a kind of events.
+func ruleOf(f *check.Facts, k event.Kind) *eventbridge.Rule {
+	return &f.Rules[slices.IndexFunc(f.Rules, func(r eventbridge.Rule) bool { return r.Name == string(k) })]
+}
+
 func refusal(code string) error { return &smithy.GenericAPIError{Code: code, Message: "refused"} }
 
 // TestJudge: each mistake is the only thing that is wrong, and has a fix.
 func TestJudge(t *testing.T) {
 	t.Parallel()
-	for _, m := range slices.Concat(mistakesInAWS(), mistakesOfHooks(), mistakesInCluster()) {
+	for _, m := range slices.Concat(mistakesInAWS(), mistakesOfHooks(), mistakesOfRules(), mistakesInCluster()) {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
 			f := good(t)
@@ -91,7 +115,7 @@ func TestJudge(t *testing.T) {
 			wrong := wrongOf(results)
 			if m.status == check.NotChecked {
 				wrong = slices.DeleteFunc(slices.Clone(results), func(r check.Result) bool {
-					return r.Status != check.NotChecked || r.Check == "rules"
+					return r.Status != check.NotChecked
 				})
 			}
 			if len(wrong) != 1 || wrong[0].Status != m.status || wrong[0].Check != m.check {

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"net/url"
 	"path"
+	"regexp"
 	"strings"
 
 	"github.com/node-drainer/node-drainer/pkg/access"
 	"github.com/node-drainer/node-drainer/pkg/autoscaling"
+	"github.com/node-drainer/node-drainer/pkg/event"
 )
 
 // This file has the commands that fix what a check found. Names that nothing that was read has are in capitals.
@@ -131,12 +133,28 @@ func hookRole(f Facts) string {
 	return fmt.Sprintf("arn:%s:iam::%s:role/%s-hooks", partitionOf(f), queueAccount(f), queueName(f))
 }
 
-// grant allows the agent's role an action on everything.
-func grant(f Facts, action string) string { return putPolicy(f, action, "*", nil) }
+// ruleWord finds the word of a kind of events that the name of its rule ends with, as in the Terraform module.
+var ruleWord = regexp.MustCompile(`^(?:capacity-)?([a-z]+)`)
+
+// putRule creates a rule for a kind of events with the pattern of this repository.
+func putRule(f Facts, k event.Kind) string {
+	return fmt.Sprintf("aws events put-rule --region %[1]s --name %[2]s-%[3]s "+
+		"--event-pattern file://deploy/events/%[4]s.json && "+
+		"aws events put-targets --region %[1]s --rule %[2]s-%[3]s --targets Id=queue,Arn=%[5]s",
+		f.Region, queueName(f), ruleWord.FindStringSubmatch(string(k))[1], k, queueARNOf(f))
+}
+
+// listRules lists the rules that send to a target.
+func listRules(f Facts, targetARN string) string {
+	return "aws events list-rule-names-by-target --region " + f.Region + " --target-arn " + targetARN
+}
+
+// grant allows the agent's role actions on everything.
+func grant(f Facts, actions ...string) string { return putPolicy(f, actions, "*", nil) }
 
 // grantQueue allows an action on the queue.
 func grantQueue(f Facts, action string) string {
-	return putPolicy(f, "sqs:"+action, queueARNOf(f), nil)
+	return putPolicy(f, []string{"sqs:" + action}, queueARNOf(f), nil)
 }
 
 // grantGroup allows an action on groups of the cluster. If the group lacks the tag that the policies of this repository
@@ -151,12 +169,12 @@ func grantGroup(f Facts, action, group string) string {
 	groups := fmt.Sprintf("arn:%s:autoscaling:%s:%s:autoScalingGroup:*:autoScalingGroupName/*", partitionOf(f), f.Region,
 		cmp.Or(f.Identity.Account, queueAccount(f)))
 	tagged := map[string]any{"StringEquals": map[string]string{"aws:ResourceTag/" + key: "owned"}}
-	return putPolicy(f, action, groups, tagged)
+	return putPolicy(f, []string{action}, groups, tagged)
 }
 
-// putPolicy adds an inline policy to whom AWS takes the process for.
-func putPolicy(f Facts, action, resource string, condition map[string]any) string {
-	_, name, _ := strings.Cut(action, ":")
+// putPolicy adds an inline policy, named after the first action, to whom AWS takes the process for.
+func putPolicy(f Facts, actions []string, resource string, condition map[string]any) string {
+	_, name, _ := strings.Cut(actions[0], ":")
 	who, called := "role", "ROLE"
 	switch parts := strings.Split(f.Identity.ARN, "/"); {
 	case strings.Contains(f.Identity.ARN, ":assumed-role/") && len(parts) > 1:
@@ -165,7 +183,7 @@ func putPolicy(f Facts, action, resource string, condition map[string]any) strin
 		who, called = "user", parts[len(parts)-1]
 	}
 	return fmt.Sprintf("aws iam put-%[1]s-policy --%[1]s-name %[2]s --policy-name node-drainer-%[3]s "+
-		"--policy-document '%[4]s'", who, called, name, document(nil, []string{action}, resource, condition))
+		"--policy-document '%[4]s'", who, called, name, document(nil, actions, resource, condition))
 }
 
 // document returns a policy with one statement, which allows the actions.

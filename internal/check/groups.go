@@ -228,13 +228,3 @@ func judgeLaunchHooks(f Facts) (results []Result) {
 
 // isLaunchName reports whether the name of a hook says that it is one for launches.
 func isLaunchName(name string) bool { return strings.Contains(strings.ToLower(name), "launch") }
-
-// judgeRules says what was not checked: the agent has no permission to read rules, and works without.
-func judgeRules(f Facts) []Result {
-	if f.QueueErr != nil {
-		return nil
-	}
-	return one(checkRules, NotChecked, "the EventBridge rules: the agent needs no permission to read them",
-		"aws events list-rule-names-by-target --region "+f.Region+" --target-arn "+f.Queue.ARN+
-			" lists those that send to the queue")
-}

@@ -89,6 +89,7 @@ func mistakesInAWS() []mistake {
 		{
 			"policy without EventBridge, which a hook needs", func(f *check.Facts) {
 				f.Queue.Policy, hookOf(f).Target = "", ""
+				f.Rules = append(f.Rules, lifecycleRule())
 			},
 			check.Failed, "queue policy",
 			[]string{"does not let EventBridge"},

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/node-drainer/node-drainer/deploy"
+	"github.com/node-drainer/node-drainer/pkg/event"
 	"github.com/node-drainer/node-drainer/test/agentrules"
 	"github.com/node-drainer/node-drainer/test/awsim"
 	"github.com/node-drainer/node-drainer/test/cluster"
@@ -125,7 +126,7 @@ func (e *env) startAWS(ctx context.Context) (string, error) {
 			Name: hook, HeartbeatTimeout: heartbeatTimeout, NotificationTargetARN: aws.QueueARN(e.queue),
 			RoleARN: deploy.Example()["Senders"],
 		}))
-	if err != nil {
+	if err = errors.Join(err, e.putRules()); err != nil {
 		return "", err
 	}
 	members := aws.Instances(group)
@@ -140,6 +141,19 @@ func (e *env) startAWS(ctx context.Context) (string, error) {
 	e.instance = members[0].ID
 	return fmt.Sprintf("AWS             group %s of %d instances; hook %s, HeartbeatTimeout %v",
 		group, instances, hook, heartbeatTimeout), nil
+}
+
+// putRules sends events to the queue, as the Terraform module does, but no state changes: each termination of the demo
+// would send several, which change nothing.
+func (e *env) putRules() (err error) {
+	for name, kind := range map[string]event.Kind{
+		"spot": event.SpotInterruption, "scheduled": event.ScheduledChange,
+		"reservation": event.CapacityReservationInterruption, "block": event.CapacityBlockExpiration,
+	} {
+		pattern, unknown := deploy.Read("events/" + string(kind))
+		err = errors.Join(err, unknown, e.aws.PutRule("node-drainer-"+name, e.aws.QueueARN(e.queue), pattern))
+	}
+	return err
 }
 
 // startWorkloads puts all the Deployment's pods on the node that will be drained.
@@ -186,6 +200,7 @@ func (e *env) startAgent(ctx context.Context) (string, error) {
 	cmd.Env = append(harness.Environ(dir, e.aws.URL(), agentKey),
 		"QUEUE_URL="+e.queue, "CLUSTER_NAME=demo", "LISTEN_ADDRESS=127.0.0.1:0",
 		"LOG_LEVEL=debug", "KUBECONFIG="+kubeconfig,
+		"EVENT_STATE_CHANGE=ignore",
 		"LEADER_ELECTION=false",  // There is one agent.
 		"DRAIN_BLOCKED_AFTER=1s", // The default is a minute.
 		"HOOK_HEARTBEAT_INTERVAL="+heartbeatInterval.String())

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/node-drainer/node-drainer/deploy"
+	"github.com/node-drainer/node-drainer/pkg/event"
 	"github.com/node-drainer/node-drainer/test/awsim"
 	"github.com/node-drainer/node-drainer/test/cluster"
 	"github.com/node-drainer/node-drainer/test/harness"
@@ -30,6 +31,8 @@ type checked struct {
 	attrs     map[string]string
 	tags      map[string]string
 	hooks     map[string][]awsim.Hook // by group
+	rules     map[string]string       // patterns by name
+	disabled  string                  // the name of a rule
 	env       []string
 	withdrawn []string // permissions
 	role      func(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule
@@ -53,7 +56,16 @@ func (f *fixture) complete() checked {
 		Name: checkedHook, HeartbeatTimeout: hookTimeout, DefaultResult: "CONTINUE", RoleARN: senderRole,
 		NotificationTargetARN: checkedARN,
 	}
+	rules := map[string]string{}
+	for name, kind := range map[string]event.Kind{
+		"spot": event.SpotInterruption, "state": event.StateChange, "scheduled": event.ScheduledChange,
+		"reservation": event.CapacityReservationInterruption, "block": event.CapacityBlockExpiration,
+	} {
+		rules["node-drainer-"+name], err = deploy.Read("events/" + string(kind))
+		f.must(err)
+	}
 	return checked{
+		rules: rules,
 		queue: "node-drainer", attrs: map[string]string{"Policy": policy, "MessageRetentionPeriod": "1209600"},
 		tags: owned, hooks: map[string][]awsim.Hook{group: {hook}, "spot": {hook}},
 	}
@@ -73,8 +85,13 @@ func (f *fixture) check(c checked, instance string, args ...string) (code int, s
 			f.must(aws.PutHook(name, h))
 		}
 	}
+	for name, pattern := range c.rules {
+		f.must(aws.PutRule(name, checkedARN, pattern))
+	}
+	aws.DisableRule(c.disabled)
 	f.must(aws.AddInstance(group, instance, "eu-central-1a"))
 	f.must(harness.Limit(aws, harness.Agent, agentKey, checkedARN))
+	defer recordUsed(aws, agentKey)
 	for _, action := range c.withdrawn {
 		aws.Withdraw("", action, 0)
 	}
@@ -146,6 +163,8 @@ func mistakes() []planted {
 		}, failed, "queue", "QUEUE_URL is of the Region eu-central-1", "aws.region=eu-central-1", []string{"nodes"}},
 		{"queue policy without EventBridge", func(c *checked) { delete(c.attrs, "Policy") }, warning, "queue policy", "does not let EventBridge (events.amazonaws.com) send", "set-queue-attributes", nil},
 		{"key that EventBridge cannot use", func(c *checked) { c.attrs["KmsMasterKeyId"] = "alias/aws/sqs" }, warning, "encryption", "EventBridge cannot use", "SqsManagedSseEnabled", nil},
+		{"no rule for Spot interruptions", func(c *checked) { delete(c.rules, "node-drainer-spot") }, warning, "rules", "no EventBridge rule sends Spot interruptions to the queue", "aws events put-rule --region eu-central-1 --name node-drainer-spot --event-pattern file://deploy/events/spot-interruption.json", nil},
+		{"disabled rule", func(c *checked) { c.disabled = "node-drainer-scheduled" }, warning, "rules", "the rule node-drainer-scheduled is disabled, and no other sends maintenance", "aws events enable-rule --region eu-central-1 --name node-drainer-scheduled", nil},
 		{"short retention", func(c *checked) { c.attrs["MessageRetentionPeriod"] = "600" }, warning, "queue", "deletes messages after 10m0s", "MessageRetentionPeriod=1209600", nil},
 		{"may not complete", withdraw("autoscaling:CompleteLifecycleAction"), failed, "permissions", "denies autoscaling:CompleteLifecycleAction on group spot", "put-role-policy --role-name agent", nil},
 		{"may not describe groups", withdraw("autoscaling:DescribeAutoScalingGroups"), failed, "groups", "denies autoscaling:DescribeAutoScalingGroups", "put-role-policy", nil},
@@ -172,8 +191,8 @@ func (f *fixture) results(c checked, instance string) (code int, wrong []result)
 	return code, slices.DeleteFunc(report.Checks, func(r result) bool { return r.Status != "failed" && r.Status != "warning" })
 }
 
-// TestAgentCheck: agent check finds nothing wrong with an installation as it should be, and names each of twenty mistakes
-// in it, with the command that fixes it, and nothing else.
+// TestAgentCheck: agent check finds nothing wrong with an installation as it should be, and names each of 22 mistakes in
+// it, with the command that fixes it, and nothing else.
 func TestAgentCheck(t *testing.T) {
 	t.Parallel()
 	f := newFixtureWithoutGroup(t, shared(t), cluster.Node{})

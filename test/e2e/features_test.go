@@ -12,12 +12,13 @@ import (
 	"github.com/node-drainer/node-drainer/test/harness"
 )
 
-// limitToFeatures has awsim allow the agent some documents of deploy/iam alone, and returns the variables with which the
-// agent is held to them, and ignores the events of the others, whose permissions it would try in the background.
+// limitToFeatures has awsim allow the agent some documents of deploy/iam alone, and the one with which it reads rules in
+// the background. It returns the variables with which the agent is held to them, and ignores the events of the others,
+// whose permissions it would try in the background.
 func (f *fixture) limitToFeatures(documents ...string) (environ []string) {
 	f.t.Helper()
 	const key = "agent-of-some-features"
-	granted, err := harness.FillPolicies(f.aws.QueueARN(f.queue), documents...)
+	granted, err := harness.FillPolicies(f.aws.QueueARN(f.queue), append(documents, "iam/agent-check")...)
 	f.must(err)
 	f.must(f.aws.Allow(key, granted...))
 	f.recordCalls(harness.Agent, key)

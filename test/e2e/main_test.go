@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/node-drainer/node-drainer/test/awsim"
 	"github.com/node-drainer/node-drainer/test/cluster"
 	"github.com/node-drainer/node-drainer/test/harness"
 )
@@ -78,12 +79,17 @@ func (f *fixture) recordCalls(program, key string) {
 		if program != harness.Agent {
 			return
 		}
-		called.Lock()
-		defer called.Unlock()
-		for _, action := range f.aws.Used(key) {
-			called.byAgent[action] = true
-		}
+		recordUsed(f.aws, key)
 	})
+}
+
+// recordUsed records what the agent has called with the access key, for judgeActions.
+func recordUsed(aws *awsim.Server, key string) {
+	called.Lock()
+	defer called.Unlock()
+	for _, action := range aws.Used(key) {
+		called.byAgent[action] = true
+	}
 }
 
 // judgeActions expects of a run of all tests that the agent has called each action that deploy/iam allows it.
