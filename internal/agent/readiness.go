@@ -142,9 +142,10 @@ func (w *readinessWait) report(missing []string) {
 
 // uncordon removes from the node what was added before its instance went into the warm pool, or before its
 // root volume was replaced. A mark that is younger than the launch belongs to a termination that is in
-// progress.
+// progress, and so does one that says when EC2 terminates the instance.
 func (w *readinessWait) uncordon(ctx context.Context) error {
-	if w.node.Mark.Since.IsZero() || !w.node.Mark.Since.Before(w.event.At) || isOverdue(w.node) {
+	mark := w.node.Mark
+	if mark.Since.IsZero() || !mark.Since.Before(w.event.At) || isOverdue(w.node) || isAnnounced(w.node) {
 		return nil
 	}
 	err := w.retry(ctx, "uncordon node "+w.node.Name, func() error {

@@ -343,12 +343,18 @@ func (r *resyncer) check(ctx context.Context, n node.Node, m autoscaling.Member)
 }
 
 // checkReturned is check for an instance that is in service again after a hook, as after the replacement of its root
-// volume. EC2 may be about to terminate it, which its mark says. Maintenance has a check of its own.
+// volume.
 func checkReturned(n node.Node) error {
-	if n.Mark.TerminatesAt.After(time.Now()) && n.Maintenance.IsZero() {
+	if isAnnounced(n) {
 		return autoscaling.ErrGone
 	}
 	return errContradicted
+}
+
+// isAnnounced reports whether the mark says that EC2 is about to terminate the instance. Maintenance has a check of its
+// own.
+func isAnnounced(n node.Node) bool {
+	return n.Mark.TerminatesAt.After(time.Now()) && n.Maintenance.IsZero()
 }
 
 // checkEnded is check for an instance that is terminated, or was detached from its group.

@@ -123,6 +123,11 @@ func TestLaunchAfterRootVolumeReplacement(t *testing.T) {
 		{"the node has booted before the message", boots(time.Nanosecond), ready, "launch uncordoned", 0},
 		{"the mark is of a return to the warm pool, without a boot", func(f *fixture) { f.node.Mark.BootID = "" }, ready, "launch uncordoned", 0},
 		{
+			"EC2 is about to terminate the instance: it stays cordoned",
+			with(boots(2*m), func(f *fixture) { f.node.Mark.TerminatesAt = f.start.Add(10 * m) }),
+			completed("CONTINUE", "await", "wait for node-1"), waits, 2 * m,
+		},
+		{
 			"the node does not boot in time", nil, completed("ABANDON", "await", "cordon until 1h15m0s", "drain node-1 until 55m0s", "exclude"),
 			`"node-1" is overdue, lacks a boot from the new root volume: abandoned`, 15*m + 10*time.Second,
 		},
