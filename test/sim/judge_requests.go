@@ -39,7 +39,7 @@ func (j requestJudge) reasonsFor(r removal) []truth {
 	return slices.DeleteFunc(j.facts.truthsAt(r.pod.Spec.NodeName, r.At, longest), func(t truth) bool {
 		shown := t.until.Add(slack)
 		if t.kind == "annotated" {
-			shown = t.until.Add(r.cluster.Timing.Watch + seen)
+			shown = t.until.Add(2*r.cluster.Timing.Watch + seen) // The watch may begin again just before.
 		}
 		return t.kind == "asked to cordon" || !t.until.IsZero() && r.At.After(shown) &&
 			overlap(j.outages(r.Client, r.cluster), t.until, r.At) == 0
