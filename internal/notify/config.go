@@ -10,9 +10,9 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"text/template"
 	"time"
 
+	template "github.com/DataDog/datadog-agent/pkg/template/text"
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/node-drainer/node-drainer/internal/text"

@@ -20,8 +20,9 @@ const (
 // statuses returns all of them, the most important one first.
 func statuses() []Status { return []Status{Failed, Drained, Started} }
 
-// Drain is what a message says of the drain of one node. Templates use its fields and its method.
+// Drain is what a message says of the drain of one node. Templates use its fields.
 type Drain struct {
+	Text     string // the drain on one line; a message sets it
 	Status   Status
 	Node     string
 	NodeUID  string
@@ -39,8 +40,8 @@ type Drain struct {
 	Left     []string // NAMESPACE/NAME of the pods that were left on the node
 }
 
-// Text describes the drain on one line.
-func (d Drain) Text() string {
+// String describes the drain on one line.
+func (d Drain) String() string {
 	switch d.Status {
 	case Started:
 		return fmt.Sprintf("Draining node %s until %s. Cause: %s.", d.Node, d.Deadline.UTC().Format(time.RFC3339), d.Cause)
@@ -52,6 +53,7 @@ func (d Drain) Text() string {
 
 // Message is what a template is executed with.
 type Message struct {
+	Text    string  // the whole message
 	Cluster string  // CLUSTER_NAME
 	Summary string  // how many drains have which status: 1 failed, 2 drained
 	Failed  bool    // whether a drain has failed
@@ -67,6 +69,7 @@ func newMessage(cluster string, drains []Drain) Message {
 	for _, status := range statuses() {
 		for _, d := range drains {
 			if d.Status == status {
+				d.Text = d.String()
 				m.Drains = append(m.Drains, d)
 			}
 		}
@@ -74,6 +77,7 @@ func newMessage(cluster string, drains []Drain) Message {
 	m.Failed = m.Drains[0].Status == Failed
 	m.More = max(0, len(m.Drains)-maxDrains)
 	m.Drains = m.Drains[:len(m.Drains)-m.More]
+	m.Text = m.text()
 	return m
 }
 
@@ -88,15 +92,15 @@ func summarize(drains []Drain) string {
 	return strings.Join(counts, ", ")
 }
 
-// Text describes the drains: one on a single line, several below their summary.
-func (m Message) Text() string {
+// text describes the drains: one on a single line, several below their summary.
+func (m Message) text() string {
 	if len(m.Drains) == 1 {
-		return m.Cluster + ": " + m.Drains[0].Text()
+		return m.Cluster + ": " + m.Drains[0].Text
 	}
 	var b strings.Builder
 	b.WriteString(m.Cluster + ": " + m.Summary)
 	for _, d := range m.Drains {
-		b.WriteString("\n- " + d.Text())
+		b.WriteString("\n- " + d.Text)
 	}
 	if m.More > 0 {
 		_, _ = fmt.Fprintf(&b, "\nand %d more", m.More)

@@ -92,9 +92,9 @@ func TestRendering(t *testing.T) {
 		{
 			"the fields of a drain",
 			`{{range .Drains}}{{.Status}} {{.Node}} {{.Instance}} {{.Event}} {{.Group}} {{.Hook}} {{.Pods}} {{.Forced}} {{.Took}} ` +
-				`{{.Deadline.Unix}} {{join .Left ","}}{{end}}`,
+				`{{formatTime "15:04 MST" .Deadline}} {{join .Left ","}}{{end}}`,
 			[]notify.Drain{failed},
-			"failed node-0 i-0 lifecycle-terminating workers drain 12 0 1h0m0s 3600 web/a,web/b",
+			"failed node-0 i-0 lifecycle-terminating workers drain 12 0 1h0m0s 01:00 UTC web/a,web/b",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

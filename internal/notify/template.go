@@ -6,19 +6,23 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"text/template"
 	"time"
+
+	template "github.com/DataDog/datadog-agent/pkg/template/text"
 )
 
 // functions are those that templates have in addition to those of text/template: json quotes a text, or writes any
-// other value, as JSON; join writes a list with a text in between.
+// other value, as JSON; join writes a list with a text in between; formatTime writes a time in UTC, in a layout of the
+// package time. Templates cannot call methods: because of text/template itself, which calls them by name, the linker
+// would keep all exported methods, and the agent would be more than twice as large.
 func functions() template.FuncMap {
 	return template.FuncMap{
 		"json": func(v any) (string, error) {
 			text, err := json.Marshal(v)
 			return string(text), err
 		},
-		"join": func(list []string, between string) string { return strings.Join(list, between) },
+		"join":       func(list []string, between string) string { return strings.Join(list, between) },
+		"formatTime": func(layout string, t time.Time) string { return t.UTC().Format(layout) },
 	}
 }
 

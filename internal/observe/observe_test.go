@@ -69,7 +69,7 @@ func (r *recorder) Report(name, uid string, c node.Condition) {
 
 func (r *recorder) Add(d notify.Drain) bool {
 	r.notified = append(r.notified, fmt.Sprintf("notification %s event=%s group=%s pods=%d forced=%d left=%q: %s",
-		d.Status, d.Event, d.Group, d.Pods, d.Forced, d.Left, d.Text()))
+		d.Status, d.Event, d.Group, d.Pods, d.Forced, d.Left, d))
 	return !r.full
 }
 
