@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/check"
@@ -27,22 +28,32 @@ type preflight struct {
 // errors.
 func (p preflight) run(ctx context.Context) {
 	defer p.observer.InstallationUnchecked()
+	var results []check.Result
 	for pause := firstPreflight; retry.Sleep(ctx, pause); pause = preflightInterval {
-		p.check(ctx)
+		results = p.check(ctx, results)
 	}
 }
 
-func (p preflight) check(ctx context.Context) {
+// check returns what it finds, or, if that was not read in time, the results before: it is no problem of the
+// installation then.
+func (p preflight) check(ctx context.Context, before []check.Result) []check.Result {
 	limited, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	results := check.Run(limited, p.installation)
 	if limited.Err() != nil {
-		return // What was not read in time is no problem of the installation.
+		return before
 	}
-	for _, r := range results {
-		if r.Status == check.Failed || r.Status == check.Warning {
-			p.observer.InstallationProblem(r.Check, r.Found, r.Fix, r.Status == check.Failed)
-		}
+	for _, r := range problemsToLog(results, before) {
+		p.observer.InstallationProblem(r.Check, r.Found, r.Fix, r.Status == check.Failed)
 	}
 	p.observer.InstallationChecked(check.Count(results, check.Warning), check.Count(results, check.Failed))
+	return results
+}
+
+// problemsToLog returns all failures, and those warnings that the check before did not find: an installation may be
+// meant to be as they say.
+func problemsToLog(results, before []check.Result) []check.Result {
+	return slices.DeleteFunc(slices.Clone(results), func(r check.Result) bool {
+		return r.Status != check.Failed && (r.Status != check.Warning || slices.Contains(before, r))
+	})
 }

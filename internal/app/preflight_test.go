@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -82,6 +83,25 @@ func TestPreflight(t *testing.T) {
 			t.Errorf("the log does not have the check and its fix:\n%s", log)
 		}
 	})
+}
+
+// TestProblemsToLog: a failure is logged at each check, and a warning once.
+func TestProblemsToLog(t *testing.T) {
+	t.Parallel()
+	one := func(s check.Status, found string) check.Result {
+		return check.Result{Check: "rules", Status: s, Found: found}
+	}
+	fails, warns, other := one(check.Failed, "a"), one(check.Warning, "b"), one(check.Warning, "c")
+	results := []check.Result{one(check.OK, "d"), fails, warns, other, one(check.NotChecked, "e")}
+	for name, tt := range map[string]struct{ before, want []check.Result }{
+		"the first check": {nil, []check.Result{fails, warns, other}},
+		"the same again":  {results, []check.Result{fails}},
+		"a new warning":   {[]check.Result{fails, warns}, []check.Result{fails, other}},
+	} {
+		if got := problemsToLog(results, tt.before); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %v, want %v", name, got, tt.want)
+		}
+	}
 }
 
 // problemsOf returns the number of problems with the status.
