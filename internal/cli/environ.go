@@ -28,8 +28,8 @@ func environment(environ []string) map[string]string {
 func unknownVariables(environ map[string]string, known []string) []error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(environ)) {
-		isOthers := name == prefix+"PAYLOAD" || text.IsServiceVariable(name)
-		if !strings.HasPrefix(name, prefix) || slices.Contains(known, name) || isOthers {
+		if !strings.HasPrefix(name, prefix) || slices.Contains(known, name) ||
+			name == prefix+"PAYLOAD" || text.IsServiceVariable(name) {
 			continue
 		}
 		errs = append(errs, fmt.Errorf("unknown variable %s%s", name, suggestion(name, known, "trigger --help")))
