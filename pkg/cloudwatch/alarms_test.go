@@ -3,7 +3,6 @@ package cloudwatch_test
 import (
 	"context"
 	"maps"
-	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/node-drainer/node-drainer/pkg/cloudwatch"
 	"github.com/node-drainer/node-drainer/test/awsim"
+	"github.com/node-drainer/node-drainer/test/harness"
 )
 
 // client returns a client of a simulated CloudWatch.
@@ -21,13 +21,7 @@ func client(t *testing.T) (*awsim.Server, *sdk.Client) {
 	t.Helper()
 	server := awsim.NewUnconnected(awsim.Options{})
 	t.Cleanup(func() { _ = server.Close() })
-	return server, sdk.NewFromConfig(aws.Config{
-		Region: "eu-central-1", BaseEndpoint: aws.String("http://aws"), HTTPClient: &http.Client{Transport: server},
-		RetryMaxAttempts: 1,
-		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
-			return aws.Credentials{AccessKeyID: "agent", SecretAccessKey: "secret"}, nil
-		}),
-	})
+	return server, sdk.NewFromConfig(harness.UnconnectedConfig(server, "agent"))
 }
 
 // TestIsInAlarm: an alarm confirms an event only if it is on, and has a metric of the instance. Concurrent questions

@@ -1,19 +1,17 @@
 package eventbridge_test
 
 import (
-	"context"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	sdk "github.com/aws/aws-sdk-go-v2/service/eventbridge"
 
 	"github.com/node-drainer/node-drainer/internal/cloud"
 	"github.com/node-drainer/node-drainer/pkg/eventbridge"
 	"github.com/node-drainer/node-drainer/test/awsim"
+	"github.com/node-drainer/node-drainer/test/harness"
 )
 
 // client returns a client of a simulated EventBridge.
@@ -21,13 +19,7 @@ func client(t *testing.T) (*awsim.Server, *sdk.Client) {
 	t.Helper()
 	server := awsim.NewUnconnected(awsim.Options{})
 	t.Cleanup(func() { _ = server.Close() })
-	return server, sdk.NewFromConfig(aws.Config{
-		Region: "eu-central-1", BaseEndpoint: aws.String("http://aws"), HTTPClient: &http.Client{Transport: server},
-		RetryMaxAttempts: 1,
-		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
-			return aws.Credentials{AccessKeyID: "agent", SecretAccessKey: "secret"}, nil
-		}),
-	})
+	return server, sdk.NewFromConfig(harness.UnconnectedConfig(server, "agent"))
 }
 
 // TestRules: the rules of the target are found on all pages, with their patterns and states, and no others.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/node-drainer/node-drainer/internal/cloud"
+	"github.com/node-drainer/node-drainer/test/awsim"
 	"github.com/node-drainer/node-drainer/test/cluster"
 )
 
@@ -38,6 +39,13 @@ func AWSConfig(url, accessKey string) aws.Config {
 		Region: "eu-central-1", BaseEndpoint: &url, HTTPClient: cloud.InMemory(http.DefaultClient),
 		Credentials: credentials.NewStaticCredentialsProvider(accessKey, "test", ""),
 	}
+}
+
+// UnconnectedConfig is AWSConfig for a simulated AWS that does not listen. Clients make each call once.
+func UnconnectedConfig(s *awsim.Server, accessKey string) aws.Config {
+	cfg := AWSConfig(s.URL(), accessKey)
+	cfg.HTTPClient, cfg.RetryMaxAttempts = &http.Client{Transport: s}, 1
+	return cfg
 }
 
 // InstanceOf returns the ID of the instance of a node of the control plane.
