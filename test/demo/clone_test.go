@@ -44,6 +44,9 @@ func TestMakeDemoInAClone(t *testing.T) {
 	if *cold {
 		env = append(env, "GOCACHE="+filepath.Join(dir, "go-build"), "GOMODCACHE="+filepath.Join(dir, "mod"),
 			"GOFLAGS=-modcacherw") // So that the folder can be removed.
+	} else {
+		cache, _ := execute(t, "", nil, "go", "env", "GOCACHE") // By default a folder of XDG_CACHE_HOME.
+		env = append(env, "GOCACHE="+strings.TrimSpace(cache))
 	}
 	// As make demo does first, to know its time.
 	_, compiler := execute(t, clone, env, "make", "bin/demo/demo")
