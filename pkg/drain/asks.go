@@ -242,6 +242,9 @@ func (h *handOvers) cancel() {
 
 // ask asks the pod whether it may be evicted. What the other pods of its namespace are is read for each call.
 func (d *Drainer) ask(ctx context.Context, release Release, deadline time.Time) (handover.Answer, error) {
+	if release.Removal.Pod.HandOver.Starting {
+		return handover.Answer{Go: true}, nil
+	}
 	pod := release.Removal.Pod.HandOver.Pod
 	request := handover.Request{Pod: *pod, Deadline: deadline, Last: release.Last}
 	kind := d.rules.kind(release.Removal.Pod.HandOver.Kind)

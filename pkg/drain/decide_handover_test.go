@@ -30,6 +30,8 @@ func asking(h *HandOver) { h.Asking = true }
 
 func closed(h *HandOver) { h.Closed = true }
 
+func beginning(p *Pod) { p.HandOver.Starting = true }
+
 func turnTaken(s *State) { s.TurnsTaken = map[string]bool{"x": true} }
 
 func otherNamespace(p *Pod) { p.Namespace = "y" }
@@ -49,6 +51,10 @@ func TestDecideWhoIsAsked(t *testing.T) {
 		pod("a", annotated()), pod("b", annotated(), otherNamespace))
 	given{policy: handOverAfter(m), state: turnTaken}.expect(t, "a pod waits while one on another node is asked",
 		0, "wait a group-behind; again 9m20s", pod("a", annotated()))
+	given{policy: handOverAfter(m), state: turnTaken}.expect(t, "so does one that does not run yet",
+		0, "evict b; wait a group-behind; again 9m30s", pod("a", beginning), pod("b"))
+	on.expect(t, "and none is asked while that one is evicted", 0, "ask a to evict it until 1m0s; wait b group-behind; again 9m20s",
+		pod("a", beginning), pod("b", annotated()))
 	on.expect(t, "a pod is not asked while its budget blocks it", 0, "wait a blocked-by-budget x/b; again 9m20s", guarded("a", annotated()))
 	given{policy: handOverAfter(m), budgets: onlyBudget(budget(4))}.expect(t, "its eviction takes the disruption before it is asked",
 		0, "ask a to evict it until 1m0s; wait b blocked-by-budget x/b; again 9m30s", guarded("a", annotated()), guarded("b"))

@@ -22,6 +22,7 @@ const (
 type HandOver struct {
 	Kind         string           // of the workload
 	Unknown      string           // the value of the annotation if it is no kind; then Kind is empty
+	Starting     bool             // the pod may be evicted in its turn, since it does not run yet; then Kind is empty
 	Pod          *handover.Pod    // for the call
 	Last         handover.Outcome // of the last call; empty if there was none, or no answer
 	Message      string           // of the last answer, or the error
@@ -75,12 +76,13 @@ type pendingHandOver struct {
 	pod Pod
 }
 
-// isNext reports whether the pod is asked before it is evicted.
+// isNext reports whether the pod is asked, or waits for its turn, before it is evicted.
 func (p pendingHandOver) isNext() bool {
-	if !p.pod.HandOver.mayAsk() || !p.schedule.now.Before(p.lastEnd()) {
+	h := p.pod.HandOver
+	if !h.mayAsk() && !h.Starting || !p.schedule.now.Before(p.lastEnd()) {
 		return false
 	}
-	end := p.schedule.handOverEnd(p.pod.HandOver)
+	end := p.schedule.handOverEnd(h)
 	return end.IsZero() || p.schedule.now.Before(end)
 }
 

@@ -214,6 +214,15 @@ func TestOnePodOfANamespaceIsAsked(t *testing.T) {
 		}
 		c.expect(t, "group-behind one is missing", "wait for other members of their group")
 	})
+	virtual(t, "one that does not run yet is not evicted meanwhile", func(t *testing.T) {
+		c, a := startAsking(t, true, always(handover.Answer{Go: true}), memberPod("a", "test"),
+			memberPod("b", "test", func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }))
+		c.expectDrained(c.drain("n", time.Hour), 2)
+		first, second := c.requests[0], c.requests[1]
+		if a.count() != 1 || first.pod != "a" || second.pod != "b" || second.after < first.after {
+			t.Errorf("%d calls, %+v", a.count(), c.requests)
+		}
+	})
 }
 
 // TestHandOverEndsInTime: whatever the workload answers, the pod is evicted by then, and the Observer is told why.

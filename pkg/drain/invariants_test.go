@@ -128,7 +128,7 @@ func releaseViolation(s State, step Step, now, deadline time.Time, policy Policy
 	for _, r := range step.Release {
 		p := r.Removal.Pod
 		switch latest := deadline.Add(-min(max(p.Grace, time.Second), deadline.Sub(s.Since)/2)); {
-		case p.HandOver.Kind == "" || p.HandOver.Closed || !p.GraceEndsAt.IsZero() || step.Done:
+		case p.HandOver.Kind == "" && !p.HandOver.Starting || p.HandOver.Closed || !p.GraceEndsAt.IsZero() || step.Done:
 			return p.Name + " is asked without a reason"
 		case policy.AtDeadline == Delete && r.Until.After(latest), r.Until.After(deadline), !r.Until.After(now):
 			return fmt.Sprintf("%s is asked until %v, too late or too early", p.Name, r.Until)

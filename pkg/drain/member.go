@@ -12,10 +12,13 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/handover"
 )
 
-// handOver returns whether and how a pod is asked before it is evicted. One that does not run leads nothing.
+// handOver returns whether and how a pod is asked before it is evicted. One that does not run leads nothing, but if it
+// starts, it may run before its eviction arrives.
 func (r *rules) handOver(p *corev1.Pod) HandOver {
 	kind := p.Annotations[handover.KindAnnotation]
 	switch _, known := r.Kinds[kind]; {
+	case p.Status.Phase == corev1.PodPending && known && r.HandOverTimeout > 0:
+		return HandOver{Starting: true, Pod: handOverPod(p)}
 	case p.Status.Phase != corev1.PodRunning:
 		return HandOver{}
 	case kind == "" && r.isRestarted(p):

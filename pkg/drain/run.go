@@ -153,7 +153,7 @@ func (r *run) decide(ctx context.Context, records []*record) Step {
 		if pod.StayReason == "" {
 			leaving[pod.UID] = struct{}{}
 			pod.Budgets = r.budgetsOf(rec, s.Budgets)
-			if pod.HandOver.Kind != "" {
+			if pod.HandOver.Kind != "" || pod.HandOver.Starting {
 				s.TurnsTaken[pod.Namespace] = r.drainer.turns.isTaken(pod.Namespace, r.waiter)
 			}
 		}
