@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/node"
 )
 
@@ -85,6 +86,29 @@ func TestDuringADrain(t *testing.T) {
 			time.Sleep(time.Hour)
 		})
 	}
+}
+
+// TestEventsTakeTurns: maintenance has the node drained while the agent asks Auto Scaling whether it may uncordon it after
+// a false Spot warning.
+func TestEventsTakeTurns(t *testing.T) {
+	given := with(func(f *fixture) {
+		f.drainTakes, f.spot = time.Hour, always(fulfilled)
+		f.state = func(time.Duration) (autoscaling.State, error) {
+			time.Sleep(2 * time.Second)
+			return inService, nil
+		}
+	})
+	inBubble(t, given, func(t *testing.T, f *fixture) {
+		a := f.agent()
+		go func() { _ = a.Handle(t.Context(), spotWarning(f)) }()
+		time.Sleep(31 * time.Second)
+		go func() { _ = a.Handle(t.Context(), maintenance(f)) }()
+		time.Sleep(10 * time.Minute)
+		if f.observed("ended unconfirmed") != 1 || len(f.did("uncordon")) > 0 || len(f.did("drain")) != 2 {
+			t.Errorf("%q, %+v", f.facts, f.steps)
+		}
+		time.Sleep(time.Hour)
+	})
 }
 
 // TestCancellationIsLost: a resync ends the drain for maintenance that EC2 no longer has scheduled.

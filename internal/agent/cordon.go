@@ -19,7 +19,7 @@ type cordonedNodes interface {
 	nodeFinder
 	maintainedNodes
 	Cordon(ctx context.Context, n node.Node, reason node.Reason) (mark node.Mark, changed bool, err error)
-	Uncordon(ctx context.Context, n node.Node) (uncordoned bool, err error)
+	Uncordon(ctx context.Context, n node.Node, keep func() bool) (uncordoned bool, err error)
 	RemoveCondition(n node.Node)
 }
 
@@ -229,7 +229,7 @@ func (c *cordoner) uncordon(ctx context.Context, e event.Event, why string) erro
 			return err
 		}
 	}
-	if !ok || c.drains.has(n.UID) || n.Mark.Reason != "" && n.Mark.Reason != string(e.Kind) {
+	if !ok || c.drains.needs(n.UID) || n.Mark.Reason != "" && n.Mark.Reason != string(e.Kind) {
 		return nil
 	}
 	return c.retries.do(ctx, e, "uncordon node "+n.Name, func() error { return c.tryUncordon(ctx, n, why) })
@@ -250,7 +250,7 @@ func (c *cordoner) tryUncordon(ctx context.Context, n node.Node, why string) err
 // removeMark removes the mark of a node. All marks are removed here, except at a launch, which Auto Scaling has
 // confirmed. It asks Auto Scaling first, and keeps the mark of an instance that is terminating: all events of
 // an instance share one mark, so that one of them is over does not mean that no hook waits. It also keeps the mark of a
-// node whose annotation asks for its drain.
+// node whose annotation asks for its drain, and of one that another event has begun to drain meanwhile.
 func (c *cordoner) removeMark(ctx context.Context, n node.Node) (removed bool, err error) {
 	if n.DrainRequested {
 		return false, nil
@@ -259,7 +259,7 @@ func (c *cordoner) removeMark(ctx context.Context, n node.Node) (removed bool, e
 	if err != nil || state.Terminating() || state.Gone() {
 		return false, err
 	}
-	removed, err = c.nodes.Uncordon(ctx, n)
+	removed, err = c.nodes.Uncordon(ctx, n, func() bool { return c.drains.needs(n.UID) })
 	if removed && err == nil {
 		c.history.remove(n.UID)
 	}

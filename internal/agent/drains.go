@@ -11,8 +11,9 @@ import (
 
 // sharedDrains are the drains that are running, one for all events of an instance. The zero value is ready.
 type sharedDrains struct {
-	mu      sync.Mutex
-	running map[string]*sharedDrain // by the UID of the node
+	mu       sync.Mutex
+	running  map[string]*sharedDrain // by the UID of the node
+	expected map[string]int          // by the UID of the node: the events that cordon it to drain it
 }
 
 // sharedDrain runs until its last caller has returned.
@@ -113,4 +114,28 @@ func (d *sharedDrains) has(uid string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.running[uid] != nil
+}
+
+// expect records that an event cordons the node to drain it, until the returned function is called.
+func (d *sharedDrains) expect(uid string) (end func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.expected == nil {
+		d.expected = map[string]int{}
+	}
+	d.expected[uid]++
+	return func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.expected[uid]--; d.expected[uid] == 0 {
+			delete(d.expected, uid)
+		}
+	}
+}
+
+// needs reports whether the node must stay cordoned: it is being drained, or is to be.
+func (d *sharedDrains) needs(uid string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.running[uid] != nil || d.expected[uid] > 0
 }

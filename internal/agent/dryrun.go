@@ -44,7 +44,7 @@ func (dryNodes) Cordon(_ context.Context, n node.Node, r node.Reason) (node.Mark
 }
 
 // Uncordon does nothing.
-func (dryNodes) Uncordon(context.Context, node.Node) (bool, error) { return false, nil }
+func (dryNodes) Uncordon(context.Context, node.Node, func() bool) (bool, error) { return false, nil }
 
 // RemoveCondition does nothing.
 func (dryNodes) RemoveCondition(node.Node) {}

@@ -218,8 +218,8 @@ func (f nodes) Cordon(_ context.Context, n node.Node, reason node.Reason) (node.
 	return out, !out.Since.Equal(before.Since) || !out.Deadline.Equal(before.Deadline), nil
 }
 
-func (f nodes) Uncordon(ctx context.Context, _ node.Node) (bool, error) {
-	if err := f.next("uncordon"); err != nil {
+func (f nodes) Uncordon(ctx context.Context, _ node.Node, keep func() bool) (bool, error) {
+	if err := f.next("uncordon"); err != nil || keep() {
 		return false, err
 	}
 	if ctx.Err() != nil {

@@ -25,7 +25,7 @@ type Launches interface {
 type launchingNodes interface {
 	nodeFinder
 	Await(ctx context.Context, instanceID string, accept func(node.Node) bool) (node.Node, error)
-	Uncordon(ctx context.Context, n node.Node) (uncordoned bool, err error)
+	Uncordon(ctx context.Context, n node.Node, keep func() bool) (uncordoned bool, err error)
 }
 
 // launchObserver records launches.

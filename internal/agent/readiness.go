@@ -149,7 +149,7 @@ func (w *readinessWait) uncordon(ctx context.Context) error {
 		return nil
 	}
 	err := w.retry(ctx, "uncordon node "+w.node.Name, func() error {
-		uncordoned, err := w.launcher.nodes.Uncordon(ctx, w.node)
+		uncordoned, err := w.launcher.nodes.Uncordon(ctx, w.node, func() bool { return false })
 		if uncordoned && err == nil {
 			w.launcher.observer.LaunchUncordoned(w.event, w.node)
 		}

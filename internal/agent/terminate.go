@@ -122,10 +122,12 @@ func (t *terminator) drainInstance(ctx context.Context, e event.Event) (Outcome,
 	return t.drainNode(ctx, e, n, cordoned)
 }
 
-// drainNode cordons and drains the node of an instance that terminates for certain. It calls cordoned in between.
+// drainNode cordons and drains the node of an instance that terminates for certain. It calls cordoned in between. No
+// other event of the instance, which is over, uncordons the node meanwhile.
 func (t *terminator) drainNode(
 	ctx context.Context, e event.Event, n node.Node, cordoned func(),
 ) (Outcome, error) {
+	defer t.drains.expect(n.UID)()
 	confirmed := time.Now()
 	n, mark, err := t.cordoner.cordon(ctx, e, n)
 	if errors.Is(err, errCordonLate) {

@@ -131,7 +131,7 @@ func (b *conditionFixture) leftBehind() {
 
 func (b *conditionFixture) uncordon() {
 	b.t.Helper()
-	if _, err := b.Uncordon(b.t.Context(), Node{Name: "n", UID: "uid-1"}); err != nil {
+	if _, err := b.Uncordon(b.t.Context(), Node{Name: "n", UID: "uid-1"}, never); err != nil {
 		b.t.Error(err)
 	}
 }

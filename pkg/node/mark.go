@@ -62,12 +62,17 @@ func (n *Nodes) Cordon(ctx context.Context, node Node, reason Reason) (mark Mark
 }
 
 // Uncordon removes from the Node what Cordon added, and nothing else, and then the drain condition. It
-// reports whether there was a mark.
-func (n *Nodes) Uncordon(ctx context.Context, node Node) (uncordoned bool, err error) {
+// reports whether it has removed a mark. It calls keep while no other change of the Node is in progress: a Cordon has
+// ended then, or begins after Uncordon. If keep returns true, Uncordon removes nothing.
+func (n *Nodes) Uncordon(ctx context.Context, node Node, keep func() bool) (uncordoned bool, err error) {
+	kept := false
 	uncordoned, err = n.patcher.patch(ctx, node, func(current *corev1.Node) patch {
+		if kept = keep(); kept {
+			return nil
+		}
 		return uncordonPatch(current, n.cfg)
 	})
-	if err == nil {
+	if err == nil && !kept {
 		n.Conditions.remove(node.Name, node.UID)
 	}
 	return uncordoned, err

@@ -127,11 +127,38 @@ func TestCordonAndUncordon(t *testing.T) {
 		if all := n.All(); len(all) != 1 || all[0].InstanceID != instance {
 			t.Errorf("all nodes are %+v", all)
 		}
-		if uncordoned, err := n.Uncordon(t.Context(), found); !uncordoned || err != nil {
+		if uncordoned, err := n.Uncordon(t.Context(), found, never); !uncordoned || err != nil {
 			t.Errorf("got %v, %v", uncordoned, err)
 		}
 		after := nodeNow(t, client)
 		if after.Spec.Unschedulable || len(after.Spec.Taints)+len(after.Labels)+len(after.Annotations) > 0 {
+			t.Errorf("got %+v", after)
+		}
+	})
+}
+
+// never has Uncordon keep no mark.
+func never() bool { return false }
+
+// TestUncordonKeepsAMark that is needed when no other change of the Node is in progress.
+func TestUncordonKeepsAMark(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(newNode(cordoned, markOf(Mark{Since: t0, Added: []string{addedCordon}})))
+		n := watched(t, client, defaults)
+		found, _ := n.Find(instance)
+		end, err := n.patcher.turns.wait(t.Context(), found.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		needed := false
+		time.AfterFunc(time.Second, func() {
+			needed = true
+			end()
+		})
+		if uncordoned, err := n.Uncordon(t.Context(), found, func() bool { return needed }); uncordoned || err != nil {
+			t.Errorf("got %v, %v, want the mark kept", uncordoned, err)
+		}
+		if after := nodeNow(t, client); !after.Spec.Unschedulable || len(after.Annotations) == 0 {
 			t.Errorf("got %+v", after)
 		}
 	})
@@ -146,7 +173,7 @@ func TestUncordonWithAStaleWatch(t *testing.T) {
 			t.Fatal(err)
 		}
 		found, _ := n.Find(instance)
-		if uncordoned, err := n.Uncordon(t.Context(), found); !uncordoned || err != nil {
+		if uncordoned, err := n.Uncordon(t.Context(), found, never); !uncordoned || err != nil {
 			t.Errorf("got %v, %v, want it uncordoned", uncordoned, err)
 		}
 	})
