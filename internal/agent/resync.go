@@ -354,7 +354,8 @@ func checkReturned(n node.Node) error {
 // isAnnounced reports whether the mark says that EC2 is about to terminate the instance. Maintenance has a check of its
 // own.
 func isAnnounced(n node.Node) bool {
-	return n.Mark.TerminatesAt.After(time.Now()) && n.Maintenance.IsZero()
+	ofMaintenance := !n.Maintenance.IsZero() && !event.Kind(n.Mark.Reason).IsIrrevocable()
+	return n.Mark.TerminatesAt.After(time.Now()) && !ofMaintenance
 }
 
 // checkEnded is check for an instance that is terminated, or was detached from its group.

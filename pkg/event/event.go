@@ -44,6 +44,15 @@ const (
 	Notice Kind = "notice"
 )
 
+// IsIrrevocable reports whether EC2 takes the instance whatever happens: it withdraws no event of this kind.
+func (k Kind) IsIrrevocable() bool {
+	switch k { //nolint:exhaustive // The others can be withdrawn, or their lifecycle action shows whether they are over.
+	case SpotInterruption, StateChange, CapacityReservationInterruption, CapacityBlockExpiration:
+		return true
+	}
+	return false
+}
+
 // DrainRequested is a kind that no message has: an annotation of the Node asks for its drain.
 const DrainRequested Kind = "drain-requested"
 

@@ -189,8 +189,7 @@ func (m *Mark) add(what string) {
 
 // merge returns the mark for reason on a Node that has the mark m. Of two deadlines of one termination the
 // earlier is kept. The first deadline restarts Since: the time of a drain counts from there, and the Node may
-// have been cordoned long before. An annotation that asks for the drain can
-// be removed again, so any other event takes its place as the reason.
+// have been cordoned long before.
 func (m Mark) merge(reason Reason, now time.Time) Mark {
 	firstDeadline := m.Deadline.IsZero() && !reason.Deadline.IsZero()
 	if m.Since.IsZero() || firstDeadline || m.supersededBy(reason, now) {
@@ -198,16 +197,38 @@ func (m Mark) merge(reason Reason, now time.Time) Mark {
 		m.BootID = ""
 		m.Reason, m.Hook, m.Token = reason.Kind, reason.Hook, reason.Token
 	}
-	if m.Reason == string(event.DrainRequested) && reason.Kind != "" {
-		m.Reason = reason.Kind
+	if m.yieldsTo(reason) {
+		m.Reason, m.TerminatesAt = reason.Kind, time.Time{}
 	}
 	if m.Hook == "" || (m.Hook == reason.Hook && m.Token == "") {
 		m.Hook, m.Token = reason.Hook, reason.Token
 	}
-	m.TerminatesAt = earliest(m.TerminatesAt, reason.TerminatesAt.UTC().Truncate(time.Second))
+	m.TerminatesAt = m.terminatesAt(reason)
 	m.Deadline = earliest(m.Deadline, reason.Deadline.UTC().Truncate(time.Second))
 	m.Added = slices.Clone(m.Added)
 	return m
+}
+
+// terminatesAt returns the earlier of the times at which the instance is terminated. Maintenance can be canceled: it
+// does not bring forward that of an event that cannot be.
+func (m Mark) terminatesAt(reason Reason) time.Time {
+	isFinal := event.Kind(m.Reason).IsIrrevocable() && !m.TerminatesAt.IsZero()
+	if isFinal && reason.Kind == string(event.ScheduledChange) {
+		return m.TerminatesAt
+	}
+	return earliest(m.TerminatesAt, reason.TerminatesAt.UTC().Truncate(time.Second))
+}
+
+// yieldsTo reports whether reason takes the place of the mark's: any event takes that of an annotation that asks for
+// the drain, which can be removed, and one that EC2 does not withdraw takes that of maintenance, which can be canceled.
+func (m Mark) yieldsTo(reason Reason) bool {
+	switch event.Kind(m.Reason) { //nolint:exhaustive // The others stay.
+	case event.DrainRequested:
+		return reason.Kind != ""
+	case event.ScheduledChange:
+		return event.Kind(reason.Kind).IsIrrevocable() && !reason.Deadline.IsZero()
+	}
+	return false
 }
 
 // supersededBy reports whether reason is a new termination, so that the instance survived the one that it was

@@ -264,6 +264,15 @@ func TestMergeMarks(t *testing.T) {
 	check("any other event takes the place of a request, which can be withdrawn", requested,
 		Reason{Kind: "spot", Deadline: at(2 * time.Hour)}, Mark{Reason: "spot", Since: t0, Deadline: at(time.Hour)})
 	check("a request does not take the place of an event", first, Reason{Kind: string(event.DrainRequested)}, first)
+	maintained := Mark{Reason: string(event.ScheduledChange), Since: t0, Deadline: at(time.Hour), TerminatesAt: at(2 * time.Hour)}
+	block := string(event.CapacityBlockExpiration)
+	ending := Mark{Reason: block, Since: t0, Deadline: at(time.Hour), TerminatesAt: at(3 * time.Hour)}
+	check("the end of a Capacity Block takes the place of maintenance, which can be canceled", maintained,
+		Reason{Kind: block, Deadline: at(2 * time.Hour), TerminatesAt: at(3 * time.Hour)}, ending)
+	check("a warning that is not confirmed does not", maintained, Reason{Kind: block}, maintained)
+	check("maintenance changes no more than its deadline", ending,
+		Reason{Kind: string(event.ScheduledChange), Deadline: at(time.Minute), TerminatesAt: at(2 * time.Hour)},
+		Mark{Reason: block, Since: t0, Deadline: at(time.Minute), TerminatesAt: at(3 * time.Hour)})
 	check("a token is added to its hook", change(func(m *Mark) { m.Token = "" }), Reason{Hook: "g/h", Token: "t1", Deadline: at(2 * time.Hour)},
 		first)
 }
