@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -66,11 +67,17 @@ func (h *drainHistory) retain(nodes []node.Node) {
 // instances may still wait for the hooks of others. The zero value is ready.
 type completedActions struct{ keys sync.Map }
 
-func (c *completedActions) add(e event.Event) { c.keys.Store(keyOf(e), e.InstanceID) }
+func (c *completedActions) add(e event.Event) { c.keys.Store(actionKey(e), e.InstanceID) }
 
 func (c *completedActions) has(e event.Event) bool {
-	_, ok := c.keys.Load(keyOf(e))
+	_, ok := c.keys.Load(actionKey(e))
 	return ok
+}
+
+// actionKey is the same for all events of a lifecycle action. One hook may hold an instance that returns to the warm
+// pool, and soon afterwards when it is terminated there.
+func actionKey(e event.Event) string {
+	return fmt.Sprint(keyOf(e), " ", e.Destination == event.PlaceWarmPool)
 }
 
 // reset forgets all: another process may have led in between, and an action may be pending again.
@@ -83,7 +90,7 @@ func (c *completedActions) filterPending(
 ) []event.Event {
 	keys := map[any]bool{}
 	pending := slices.DeleteFunc(waiting, func(e event.Event) bool {
-		keys[keyOf(e)] = true
+		keys[actionKey(e)] = true
 		return c.has(e)
 	})
 	c.keys.Range(func(key, id any) bool {

@@ -69,6 +69,15 @@ func TestResync(t *testing.T) {
 			"the instance returns to the warm pool: drained",
 			with(inGroup(warmedPending, "drain"), pendingIs(always(true))), drainedBy("1h0m0s"),
 		},
+		{
+			"the instance returns to the warm pool, and is terminated there before the next resync: drained again",
+			with(inGroup(warmedPending, "drain"), pendingIs(always(true)), func(f *fixture) {
+				f.members = changes(member(warmedPending), 2*time.Minute, member("Warmed:Terminating:Wait"))
+				f.state = changes(warmedPending, 2*time.Minute, "Warmed:Terminating:Wait")
+			}),
+			append(drainedBy("1h0m0s"), "hold drain", "cordon until 1h3m0s", "drain node-1 until 1h0m0s", "exclude",
+				"release drain", "complete drain with CONTINUE"),
+		},
 		{"a new instance enters the warm pool, and others' launch hooks hold it", inGroup(warmedPending, "drain"), nil},
 		{
 			"a new instance enters the warm pool, and has registered: its launch is completed once",
