@@ -173,7 +173,7 @@ type groupJudge struct{ podJudge }
 func (j groupJudge) all() {
 	for i, r := range j.facts.removals {
 		g := r.cluster.members[r.pod.Labels["app"]]
-		if g == nil || !r.OK() || r.pod.DeletionTimestamp != nil || g.isNew(r) {
+		if g == nil || !r.OK() || r.pod.DeletionTimestamp != nil || j.isNew(g, r) {
 			continue // It is no member, or none any more, or none yet.
 		}
 		if m, marked := markAt(j.markings[r.cluster.Name], r.pod.Spec.NodeName, r.At); marked {
@@ -187,9 +187,13 @@ func (j groupJudge) all() {
 	}
 }
 
-// isNew reports whether a watch may not have shown yet that a pod runs.
-func (g *group) isNew(r removal) bool {
-	shown := r.pod.CreationTimestamp.Add(g.spec.Start + r.cluster.Timing.Watch + 2*time.Second)
+// isNew reports whether a watch may not have shown yet that a pod runs, which the scheduler may have bound late.
+func (j groupJudge) isNew(g *group, r removal) bool {
+	bound := r.pod.CreationTimestamp.Time
+	if p := j.lives[r.cluster.Name][r.pod.UID]; p != nil {
+		bound = p.bound
+	}
+	shown := bound.Add(g.spec.Start + r.cluster.Timing.Watch + 2*time.Second)
 	return r.pod.Status.Phase != corev1.PodRunning || r.At.Before(shown)
 }
 

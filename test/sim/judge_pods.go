@@ -217,7 +217,7 @@ func (j podJudge) drainBegan(r removal, m marking) time.Time {
 
 // startsUnmarked reports whether an event of the kind starts a drain before the node is marked.
 func startsUnmarked(kind string, outage bool) bool {
-	return kind == "interrupt" || outage && (kind == "maintain" || kind == "asked to drain")
+	return kind == "interrupt" || outage && slices.Contains([]string{"maintain", "asked to drain", "annotated"}, kind)
 }
 
 // mayDelete reports whether something kept the agent from evicting, or from seeing that it could. A drain without time
