@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/node-drainer/node-drainer/pkg/event"
 )
 
 // TestDrainRequests: a request is noticed when it appears or is withdrawn, and only then. It is one for the instance that
@@ -14,6 +16,11 @@ func TestDrainRequests(t *testing.T) {
 	annotated := func(value string) *corev1.Node {
 		n := &corev1.Node{}
 		n.Spec.ProviderID, n.Annotations = "aws:///eu-central-1a/"+id, map[string]string{DrainRequestAnnotation: value}
+		return n
+	}
+	marked := func(kind event.Kind) *corev1.Node {
+		n := annotated("")
+		n.Annotations[Annotation] = Mark{InstanceID: id, Reason: string(kind)}.encode()
 		return n
 	}
 	for name, tt := range map[string]struct {
@@ -29,6 +36,9 @@ func TestDrainRequests(t *testing.T) {
 		"no instance of EC2":    {nil, &corev1.Node{}, false},
 		"still of another one":  {annotated("x"), annotated("y"), false},
 		"withdrawn from before": {annotated(id), annotated("x"), true},
+		"marked afterwards":     {marked(event.Request), marked(event.DrainRequested), true},
+		"still marked":          {marked(event.DrainRequested), marked(event.DrainRequested), false},
+		"marked for another":    {annotated(""), marked(event.Request), false},
 	} {
 		r := requests{make(chan struct{}, 1)}
 		r.notice(tt.before, tt.now)
