@@ -126,10 +126,10 @@ func (j *judge) cannotAsk() bool {
 	})
 }
 
-// isUndated reports whether a message is about an event without a deadline: it is repeated until EC2 says whether the
-// instance runs.
+// isUndated reports whether a message is about an event without a deadline, or one whose node may have outlived it when
+// the message arrives: it is repeated until EC2 says whether the instance runs.
 func isUndated(body string) bool {
-	return slices.ContainsFunc([]string{awsim.RequestDrain, awsim.AlarmChanged, awsim.RebalanceAdvice},
+	return slices.ContainsFunc([]string{awsim.RequestDrain, awsim.AlarmChanged, awsim.RebalanceAdvice, awsim.StateChanged},
 		func(kind string) bool { return strings.Contains(body, kind) })
 }
 

@@ -78,8 +78,8 @@ func (j *judge) isLeaving(id string, at time.Time) bool {
 func (j podJudge) isUnanswered(at time.Time) bool {
 	return slices.ContainsFunc(j.spec.Faults, func(f Fault) bool {
 		from := j.began.Add(f.From)
-		fails := (f.Do == "aws-down" || f.Do == "aws-throttle") && (f.What == "" || f.What == "ec2") ||
-			f.Do == "aws-deny" && f.What == "DescribeInstances"
+		drops := slices.Contains([]string{"aws-down", "aws-throttle", "aws-drop"}, f.Do)
+		fails := drops && (f.What == "" || f.What == "ec2") || f.Do == "aws-deny" && f.What == "DescribeInstances"
 		return fails && from.Before(at) && from.Add(f.For+time.Minute).After(at)
 	})
 }
