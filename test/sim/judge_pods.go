@@ -319,8 +319,8 @@ func (j podJudge) judgeInterrupted(c *cluster, i awsim.Interruption) {
 		last = i.DueAt.Add(-time.Minute)
 	}
 	for _, p := range j.podsOn(c, i.InstanceID, i.TakenAt.Add(-time.Second)) {
-		due := i.DueAt.Add(max(0, j.spec.Skew)) // as the agent reads it
-		isTold := !p.deleted.IsZero() && !p.DeletionTimestamp.After(due)
+		due := i.DueAt.Add(max(0, j.spec.Skew))                                           // as the agent reads it
+		isTold := !p.deleted.IsZero() && !p.DeletionTimestamp.After(due.Add(time.Second)) // It is in whole seconds.
 		seemsEarly := p.deleted.IsZero() && i.TakenAt.Before(due.Add(-graceOf(p.Pod)-slack/10)) ||
 			!p.deleted.IsZero() && i.TakenAt.Before(due.Add(-slack/20)) // its grace period is cut just before the end
 		if p.bound.Before(last) && !isTold && !seemsEarly {
