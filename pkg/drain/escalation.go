@@ -179,12 +179,14 @@ func (d *decision) isDeletionDue(pod Pod) bool {
 }
 
 // mayEvictAtLast reports whether the pod is evicted when its deletion is due: it has not been tried, or has been
-// blocked by a budget that permits it now. Unlike a deletion, an eviction leaves the last word to budgets and
-// webhooks, and sets the condition DisruptionTarget, by which a Job's podFailurePolicy knows that the pod has not
-// failed.
+// blocked by a budget that permits it now, but not just now: then the watch of the budget is behind. Unlike a deletion,
+// an eviction leaves the last word to budgets and webhooks, and sets the condition DisruptionTarget, by which a Job's
+// podFailurePolicy knows that the pod has not failed.
 func (d *decision) mayEvictAtLast(pod Pod) bool {
 	switch {
 	case !pod.GraceEndsAt.IsZero():
+		return false
+	case pod.Try.Last == Blocked && d.schedule.now.Before(pod.Try.Next):
 		return false
 	case pod.Try.Last == None, pod.Try.Last == Blocked && len(pod.Budgets) > 0:
 		return d.budgets.permitsAtLast(pod)

@@ -61,6 +61,12 @@ func TestDecideAtTheDeadline(t *testing.T) {
 			p.Try = Try{Last: Deferred, Next: at(9*m + 40*s), Eviction: true}
 		}))
 
+	lagging := given{budgets: onlyBudget(budget(5, alwaysAllow))}
+	lagging.expect(t, "a pod whose last eviction a budget has just refused, although the watch says otherwise, is deleted",
+		9*m+31*s, "delete a in 29s", guarded("a", unready, tried(Blocked, 9*m+32*s)))
+	lagging.expect(t, "one that was refused some time ago is evicted once more",
+		9*m+31*s, "evict a in 29s", guarded("a", unready, tried(Blocked, 9*m)))
+
 	// After the deadline: the API server was away.
 	given{}.expect(t, "a pod whose deletion failed is deleted after the deadline", 20*m, "delete a in 1s", pod("a", tried(Deferred, 19*m)))
 	given{}.expect(t, "a deferred deletion waits for its pause after the deadline",
