@@ -122,8 +122,7 @@ func (h *handOvers) begin(release Release, cancel context.CancelFunc) {
 // run asks the pod, and evicts it if it may go, or if that was the last call.
 func (h *handOvers) run(ctx, asking context.Context, release Release) {
 	started := time.Now()
-	answer, err := h.drainer.ask(asking, release, h.removals.target().Deadline)
-	answer.Go = answer.Go && err == nil
+	answer, err := h.ask(asking, release)
 	canceled := ctx.Err() != nil || errors.Is(asking.Err(), context.Canceled)
 	if !canceled && release.Evict && (answer.Go || release.Last) {
 		evict, ok := h.removals.enqueue(ctx, release.Removal)
@@ -141,6 +140,20 @@ func (h *handOvers) run(ctx, asking context.Context, release Release) {
 	}
 	h.removals.release(release.Removal, None)
 	h.removals.wakeUp()
+}
+
+// ask asks the pod. An answer that may be about the group as it was before another member was removed is not used.
+func (h *handOvers) ask(ctx context.Context, release Release) (handover.Answer, error) {
+	answer, err := h.drainer.ask(ctx, release, h.removals.target().Deadline)
+	answer.Go = answer.Go && err == nil
+	inTurn := release.TakeTurn && !release.Last
+	if answer.Go && inTurn && h.drainer.turns.hasChanged(release.Removal.Pod.Namespace) {
+		return handover.Answer{
+			Outcome: handover.GroupBehind, Leader: answer.Leader,
+			Message: "another member was removed while this one was asked",
+		}, nil
+	}
+	return answer, err
 }
 
 // drop records that a call was canceled. It is decided again.

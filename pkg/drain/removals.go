@@ -51,10 +51,17 @@ func (a *removals) report() Report {
 }
 
 // start calls remove in a goroutine as soon as the Drainer has a free slot. The goroutine ends with the
-// request; a pod that waits has none.
+// request; a pod that waits has none. A member of a group that is removed so does not wait for its turn.
 func (a *removals) start(ctx context.Context, removal Removal, remove func(context.Context, Removal)) {
 	if queueing, ok := a.enqueue(ctx, removal); ok {
-		a.workers.Go(func() { a.run(ctx, queueing, removal, remove) })
+		a.workers.Go(func() {
+			a.run(ctx, queueing, removal, func(ctx context.Context, removal Removal) {
+				if pod := removal.Pod; pod.HandOver.Kind != "" {
+					defer a.drainer.turns.remove(pod.Namespace)()
+				}
+				remove(ctx, removal)
+			})
+		})
 	}
 }
 

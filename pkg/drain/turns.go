@@ -5,41 +5,93 @@ import "sync"
 // turns let one pod of a namespace at a time be asked and then evicted, over all drains: the members of a group are in
 // one namespace, and two of them must not be released at once. The zero value is ready.
 type turns struct {
-	mu    sync.Mutex
-	taken map[string]map[*waiter]struct{} // by namespace: the drains to wake when the turn ends
+	mu          sync.Mutex
+	byNamespace map[string]*turn
 }
 
-// isTaken reports whether a pod of the namespace has the turn. If so, its end wakes the drain.
+// turn is that of a namespace.
+type turn struct {
+	taken    bool
+	changed  bool                 // a member was removed since the turn was taken
+	removing int                  // members that are being removed without the turn, since there is no time for it
+	waiting  map[*waiter]struct{} // the drains to wake when the turn ends
+}
+
+// isTaken reports whether no pod of the namespace can get the turn. If so, the drain is woken when one can.
 func (t *turns) isTaken(namespace string, w *waiter) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	waiting, taken := t.taken[namespace]
-	if taken {
-		waiting[w] = struct{}{}
+	one := t.byNamespace[namespace]
+	if one == nil {
+		return false
 	}
-	return taken
+	one.waiting[w] = struct{}{}
+	return true
 }
 
 // take takes the turn, and reports whether it was free. If so, the caller must call end.
 func (t *turns) take(namespace string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if _, taken := t.taken[namespace]; taken {
+	if t.byNamespace[namespace] != nil {
 		return false
 	}
-	if t.taken == nil {
-		t.taken = map[string]map[*waiter]struct{}{}
-	}
-	t.taken[namespace] = map[*waiter]struct{}{}
+	t.start(namespace).taken = true
 	return true
+}
+
+// start adds a turn to the namespace, which has none. The lock is held.
+func (t *turns) start(namespace string) *turn {
+	if t.byNamespace == nil {
+		t.byNamespace = map[string]*turn{}
+	}
+	one := &turn{waiting: map[*waiter]struct{}{}}
+	t.byNamespace[namespace] = one
+	return one
 }
 
 // end ends the turn, and wakes the drains that wait for it.
 func (t *turns) end(namespace string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for w := range t.taken[namespace] {
+	t.byNamespace[namespace].taken = false
+	t.wake(namespace)
+}
+
+// remove records that a member is removed without the turn, until the returned function is called.
+func (t *turns) remove(namespace string) (removed func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	one := t.byNamespace[namespace]
+	if one == nil {
+		one = t.start(namespace)
+	}
+	one.removing++
+	one.changed = true
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		one.removing--
+		t.wake(namespace)
+	}
+}
+
+// hasChanged reports whether a member was removed since the turn was taken: the answer of another one, which has the
+// turn, may be about a group that had it. The turn is the caller's.
+func (t *turns) hasChanged(namespace string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.byNamespace[namespace].changed
+}
+
+// wake wakes the drains that wait for the turn if it is free. The lock is held.
+func (t *turns) wake(namespace string) {
+	one := t.byNamespace[namespace]
+	if one.taken || one.removing > 0 {
+		return
+	}
+	for w := range one.waiting {
 		w.wakeUp()
 	}
-	delete(t.taken, namespace)
+	delete(t.byNamespace, namespace)
 }
