@@ -20,6 +20,7 @@ type cordonedNodes interface {
 	maintainedNodes
 	Cordon(ctx context.Context, n node.Node, reason node.Reason) (mark node.Mark, changed bool, err error)
 	Uncordon(ctx context.Context, n node.Node, keep func() bool) (uncordoned bool, err error)
+	Exclude(ctx context.Context, n node.Node) error
 	RemoveCondition(n node.Node)
 }
 
@@ -217,6 +218,22 @@ func reasonOf(e event.Event, deadline time.Time) node.Reason {
 		r.Hook, r.Token = e.Hook.Group+"/"+e.Hook.Name, e.Hook.Token
 	}
 	return r
+}
+
+// excludeFromLoadBalancers labels the node if NODE_EXCLUDE_FROM_LOAD_BALANCERS is late. It tries until the
+// deadline, and at least once. A node that is gone needs no label.
+func (c *cordoner) excludeFromLoadBalancers(
+	ctx context.Context, e event.Event, n node.Node, deadline time.Time,
+) error {
+	trying, cancel := context.WithDeadlineCause(ctx, deadline, errDeadlinePassed)
+	defer cancel()
+	err := c.retries.do(trying, e, "exclude node "+n.Name+" from load balancers", func() error {
+		return c.nodes.Exclude(ctx, n)
+	})
+	if errors.Is(err, node.ErrGone) || errors.Is(err, errDeadlinePassed) {
+		return nil
+	}
+	return err
 }
 
 // uncordon removes the mark of the event from the node of its instance, until that succeeds, and the

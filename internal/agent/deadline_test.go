@@ -1,8 +1,11 @@
 package agent_test
 
 import (
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/node-drainer/node-drainer/internal/agent"
 	"github.com/node-drainer/node-drainer/pkg/event"
@@ -88,5 +91,29 @@ func TestDrainOfACordonedNode(t *testing.T) {
 		if since := f.since.Sub(f.start); since != 5*time.Hour {
 			t.Errorf("the time of the drain counts from %v", since)
 		}
+	})
+}
+
+// TestLateMessage: a resync does not know when an action began. Its message does: the drain ends in time for its hook,
+// and one heartbeat and one completion are enough.
+func TestLateMessage(t *testing.T) {
+	hour := timeout("drain", time.Hour)
+	inBubble(t, with(inGroup(terminating, "drain"), hour), func(t *testing.T, f *fixture) {
+		f.drainTakes = 8 * time.Minute
+		a := f.agent()
+		go func() {
+			time.Sleep(time.Minute)
+			_ = a.Handle(t.Context(), message("drain", f.start.Add(-20*time.Minute)))
+		}()
+		resync(t, a, 10*time.Minute)
+		want := []string{
+			"cordon until 1h0m0s", "cordon until 40m0s", "tighten node-1 until 40m0s", "hold drain",
+			"complete drain with CONTINUE",
+		}
+		got := slices.Concat(f.did("cordon"), f.did("tighten"), f.did("hold"), f.did("complete"))
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		f.wantOutcome(t, agent.Drained)
 	})
 }

@@ -6,12 +6,16 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/node-drainer/node-drainer/pkg/event"
 )
 
 // errUnconfirmed: AWS has contradicted the event, which is dropped.
 var errUnconfirmed = errors.New("AWS does not confirm the event")
+
+// messageDelay is how long a message usually takes to arrive at most. The margin of deadlines covers it.
+const messageDelay = 10 * time.Second
 
 // inflight knows which events are being handled. The zero value is ready.
 type inflight struct {
@@ -98,6 +102,15 @@ func (f *inflight) find(e event.Event) []*inflightEvent {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.byKey[keyOf(e)])
+}
+
+// beganLater reports whether copies of the event are being handled, and all of them say that it began later, by more
+// than a message usually takes to arrive.
+func (f *inflight) beganLater(e event.Event) bool {
+	copies := f.find(e)
+	return len(copies) > 0 && !slices.ContainsFunc(copies, func(one *inflightEvent) bool {
+		return one.event.At.Sub(e.At) <= messageDelay
+	})
 }
 
 // has reports whether the event is being handled.

@@ -23,7 +23,6 @@ type lifecycleActions interface {
 type terminatingNodes interface {
 	nodeFinder
 	Await(ctx context.Context, instanceID string, accept func(node.Node) bool) (node.Node, error)
-	Exclude(ctx context.Context, n node.Node) error
 }
 
 // terminationObserver records terminations.
@@ -62,7 +61,21 @@ type terminator struct {
 
 // handle handles the lifecycle action of a terminating instance.
 func (t *terminator) handle(ctx context.Context, e event.Event) error {
+	defer t.bringForward(ctx, e)()
 	return t.run(ctx, e, func(ctx context.Context) (Outcome, error) { return t.terminate(ctx, e) })
+}
+
+// bringForward has the drain end in time that a resync has started, which does not know when the lifecycle action
+// began. The message of the action, which has arrived late, does: its event joins that drain with the earlier
+// deadline, until the returned function is called.
+func (t *terminator) bringForward(ctx context.Context, e event.Event) (stop func()) {
+	if !t.inflight.beganLater(e) {
+		return func() {}
+	}
+	e.Hook.Token = "" // another token would mark the node for a new action, whose drain begins again
+	return background(ctx, func(ctx context.Context) {
+		_, _ = t.drainInstance(ctx, e) // what fails here fails for the other event, too, which is tried again
+	})
 }
 
 // run runs work once for all copies of the event that arrive meanwhile, and records its start and its
@@ -153,7 +166,7 @@ func (t *terminator) drainNode(
 	} else if err != nil {
 		return Interrupted, err
 	}
-	if err := t.excludeFromLoadBalancers(ctx, e, n, mark.Deadline); err != nil {
+	if err := t.cordoner.excludeFromLoadBalancers(ctx, e, n, mark.Deadline); err != nil {
 		return Interrupted, err
 	}
 	return outcomeOf(report), nil
@@ -267,22 +280,6 @@ func (t *terminator) drain(
 		}
 		return report, nil
 	})
-}
-
-// excludeFromLoadBalancers labels the node if NODE_EXCLUDE_FROM_LOAD_BALANCERS is late. It tries until the
-// deadline, and at least once. A node that is gone needs no label.
-func (t *terminator) excludeFromLoadBalancers(
-	ctx context.Context, e event.Event, n node.Node, deadline time.Time,
-) error {
-	trying, cancel := context.WithDeadlineCause(ctx, deadline, errDeadlinePassed)
-	defer cancel()
-	err := t.retries.do(trying, e, "exclude node "+n.Name+" from load balancers", func() error {
-		return t.nodes.Exclude(ctx, n)
-	})
-	if errors.Is(err, node.ErrGone) || errors.Is(err, errDeadlinePassed) {
-		return nil
-	}
-	return err
 }
 
 // abort returns how a termination ends whose work failed with err. The message of an event that is over, or
