@@ -10,6 +10,7 @@ import (
 
 // log has what happened in a world: a line for each log line of an agent, step, fault and end of a lifecycle action.
 type log struct {
+	seed  uint64
 	began time.Time
 	mu    sync.Mutex
 	lines []line
@@ -22,6 +23,9 @@ type line struct {
 	text string
 }
 
+// mostLines is far more than a world logs unless something is repeated without end, at the same moment.
+const mostLines = 1_000_000
+
 func (l *log) add(who, message string, fields ...any) {
 	var text strings.Builder
 	text.WriteString(message)
@@ -30,6 +34,9 @@ func (l *log) add(who, message string, fields ...any) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if len(l.lines) == mostLines {
+		panic(fmt.Sprintf("world %d logs without end: %s: %v", l.seed, who, text.String()))
+	}
 	l.lines = append(l.lines, line{time.Now(), who, text.String()})
 }
 

@@ -49,7 +49,8 @@ type cluster struct {
 // newWorld builds the world, without agents. Its groups have their instances, and its workloads their pods.
 func newWorld(spec Spec) (*world, error) {
 	w := &world{
-		spec: spec, random: rand.New(rand.NewPCG(spec.Seed, 1)), log: &log{began: time.Now()}, chosen: map[string]string{},
+		spec: spec, random: rand.New(rand.NewPCG(spec.Seed, 1)), log: &log{seed: spec.Seed, began: time.Now()},
+		chosen: map[string]string{},
 	}
 	w.facts = newFacts(w)
 	w.machines = &machines{
