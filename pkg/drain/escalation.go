@@ -156,11 +156,13 @@ func (t *schedule) shortenedGrace(pod Pod) time.Duration {
 }
 
 // isDeletionDue reports whether the pod must be removed now: its latest deletion is due, or its earliest one
-// is and the pods that were removed before it have been replaced. After a refused deletion the pod is evicted, if
-// that is possible, since a webhook or a role may permit the one and not the other.
+// is and the pods that were removed before it have been replaced. After a refused deletion the pod is evicted unless a
+// budget blocks that, since a webhook or a role may permit the one and not the other.
 func (d *decision) isDeletionDue(pod Pod) bool {
 	if pod.Try.Last == Denied && pod.GraceEndsAt.IsZero() && !d.schedule.optedOut(pod) {
-		return false
+		if blocked, _ := d.budgets.blocking(pod); blocked == "" {
+			return false
+		}
 	}
 	now, latest := d.schedule.now, d.schedule.latestDeletion(pod)
 	switch {

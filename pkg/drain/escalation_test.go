@@ -47,6 +47,8 @@ func TestDecideAtTheDeadline(t *testing.T) {
 	given{}.expect(t, "after a denied deletion the pod is evicted", 9*m+40*s, "evict a in 20s", pod("a", tried(Denied, 9*m+40*s)))
 	given{}.expect(t, "after a denied deletion the pod waits for its pause",
 		9*m+35*s, "wait a backing-off; again 9m40s", pod("a", tried(Denied, 9*m+40*s)))
+	given{}.expect(t, "a denied deletion of a pod that its budget blocks is repeated: the API server may have recovered",
+		9*m+40*s, "delete a in 20s", guarded("a", tried(Denied, 9*m+40*s)))
 	denied := tried(Denied, 9*m+40*s)
 	given{}.expect(t, "a denied deletion of a pod that cannot be evicted waits for its pause", 9*m+35*s,
 		"wait a terminating, b backing-off; again 9m40s", pod("a", terminating(30*m), denied),
