@@ -129,8 +129,9 @@ func (j requestJudge) isLaunching(id string, at time.Time) bool {
 	})
 }
 
-// drainEnds: a drain that an annotation asks for ends within DRAIN_TIMEOUT, and the condition of the node says so. It
-// begins again when a hook no longer holds the instance.
+// drainEnds: a drain that an annotation asks for ends within DRAIN_TIMEOUT, and the condition of the node says so,
+// unless the API server refuses what the agent does in the last minute. It begins again when a hook no longer holds
+// the instance.
 func (j requestJudge) drainEnds(m *machine, t truth) {
 	install := m.cluster.manager(m.group)
 	if install == "" {
@@ -138,14 +139,17 @@ func (j requestJudge) drainEnds(m *machine, t truth) {
 	}
 	end := orNow(t.until)
 	cfg, from := j.configs[install], j.drainStarts(m.id, t.from, end)
-	out := overlap(j.outages(install, m.cluster), t.from, end)
+	outages := j.outages(install, m.cluster)
+	out := overlap(outages, t.from, end)
 	due := from.Add(cfg.Drain.Timeout + cfg.ResyncInterval + slack + 2*out)
 	n := nodeAt(&m.cluster.changes, m.id, due)
 	if due.After(end) || n == nil || j.isLeaving(m.id, due) || len(j.facts.truthsAt(m.id, due, 0)) > 1 {
 		return
 	}
-	_, marked := markAt(j.markings[m.cluster.Name], m.id, due)
-	if !marked || cfg.Drain.AtDeadline == "delete" && !isDrained(n) {
+	marking, marked := markAt(j.markings[m.cluster.Name], m.id, due)
+	deadline := marking.mark.Deadline
+	refused := overlap(outages, deadline.Add(-time.Minute), deadline) > 0
+	if !marked || cfg.Drain.AtDeadline == "delete" && !refused && !isDrained(n) {
 		j.violate("requested drains end", due, "node %s is not drained %v after its annotation", m.id, due.Sub(from))
 	}
 }
