@@ -125,7 +125,8 @@ func (j requestJudge) reasonToKeep(install string, c *cluster, m marking) string
 // become ready. It drains an annotated one again when it is in service.
 func (j requestJudge) isLaunching(id string, at time.Time) bool {
 	return slices.ContainsFunc(j.actions, func(a awsim.Action) bool {
-		return a.InstanceID == id && a.Transition == awsim.Launching && !a.StartedAt.After(at) && isAfter(a.ClosedAt, at)
+		hasEnded := !a.ClosedAt.IsZero() && a.ClosedAt.Before(at) // not at the same moment
+		return a.InstanceID == id && a.Transition == awsim.Launching && !a.StartedAt.After(at) && !hasEnded
 	})
 }
 
