@@ -121,8 +121,8 @@ func (c *confirmer) checkCluster(ctx context.Context, group string) error {
 		errOtherCluster, group, clusters, c.cfg.ClusterName)
 }
 
-// confirm returns nil when AWS confirms that the instance terminates, and autoscaling.ErrGone if it has
-// terminated, or its hooks have been completed. The error is errContradicted if AWS contradicts the event for
+// confirm returns nil when AWS confirms that the instance terminates, or still launches, and autoscaling.ErrGone if it
+// has terminated, or its hooks have been completed. The error is errContradicted if AWS contradicts the event for
 // the whole timeout. While AWS does not answer, confirm returns nil once the drain is urgent, unless AWS has
 // contradicted the event before or the node has outlived it, or Auto Scaling accepts a heartbeat for the action,
 // autoscaling.ErrGone once the Node of an event without a hook is deleted, or if the group still has no such hook
@@ -255,7 +255,7 @@ func (c *confirmer) isNodeDeleted(ctx context.Context, e event.Event) bool {
 // over, and errContradicted if AWS contradicts it. After any other error the answer is not known.
 func (c *confirmer) check(ctx context.Context, e event.Event) error {
 	switch e.Kind {
-	case event.LifecycleTerminating:
+	case event.LifecycleTerminating, event.LifecycleLaunching:
 		state, err := c.groups.State(ctx, e.InstanceID)
 		if err != nil {
 			return err
@@ -308,6 +308,10 @@ func isForeign(n node.Node, i ec2.Instance) bool { return i.State.Unknown() && n
 
 // checkState compares a lifecycle action with the lifecycle state of its instance.
 func checkState(e event.Event, state autoscaling.State) error {
+	if e.Kind == event.LifecycleLaunching {
+		_, err := checkLaunch(state, e.Destination)
+		return err
+	}
 	switch {
 	case state.Terminating():
 		return nil

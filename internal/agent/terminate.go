@@ -216,9 +216,9 @@ func (t *terminator) confirm(ctx context.Context, e event.Event, answered func()
 }
 
 // confirmAgain confirms the event once more if that was long ago, because the API server did not answer: the
-// instance may have returned to service since. A launch is held until it is completed.
+// instance may have returned to service since. A launch was confirmed when it began.
 func (t *terminator) confirmAgain(ctx context.Context, e event.Event, confirmed time.Time) error {
-	if e.Kind == event.LifecycleLaunching || time.Since(confirmed) < confirmationAge {
+	if e.Kind != event.LifecycleLaunching && time.Since(confirmed) < confirmationAge {
 		return nil
 	}
 	return t.confirmer.confirm(ctx, e, func() {})
