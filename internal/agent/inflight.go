@@ -124,6 +124,28 @@ func (f *inflight) cancel(e event.Event, cause error) {
 	}
 }
 
+// cancelEarlier stops the handling of those events of the instance that have no hook and happened before e, and returns
+// when it has stopped.
+func (f *inflight) cancelEarlier(e event.Event, cause error) {
+	for _, one := range f.ofInstance(e.InstanceID) {
+		if one.event.Hook.Name == "" && one.event.At.Before(e.At) {
+			one.cancel(cause)
+			<-one.done
+		}
+	}
+}
+
+func (f *inflight) ofInstance(id string) (events []*inflightEvent) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, copies := range f.byKey {
+		if copies[0].event.InstanceID == id {
+			events = append(events, copies...)
+		}
+	}
+	return events
+}
+
 // instances returns the ids of the instances whose events are being handled.
 func (f *inflight) instances() map[string]bool {
 	f.mu.Lock()

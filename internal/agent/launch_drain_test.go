@@ -2,10 +2,13 @@ package agent_test
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/node-drainer/node-drainer/internal/agent"
 	"github.com/node-drainer/node-drainer/pkg/ec2"
 	"github.com/node-drainer/node-drainer/pkg/event"
+	"github.com/node-drainer/node-drainer/pkg/queue"
 )
 
 // TestOverdueLaunchAfterCrash: another process continues with the drain of a node that was not ready in time. It neither
@@ -30,5 +33,30 @@ func TestOverdueLaunchAfterCrash(t *testing.T) {
 	each(t, "the instance is in service after all: uncordoned", with(overdue, inGroup(inService)), func(t *testing.T, f *fixture) {
 		resync(t, f.agent(), 10*m)
 		f.wantSteps(t, "uncordon")
+	})
+}
+
+// TestOverdueLaunchThatIsOver: a hook ends by its default result while the node becomes overdue. No pod is evicted.
+func TestOverdueLaunchThatIsOver(t *testing.T) {
+	inService := stateIs(changes(pendingWait, 14*time.Minute, inService))
+	inBubble(t, with(launching, readyAt(never), inService), func(t *testing.T, f *fixture) {
+		mustHandle(t, f, f.agent(), func(f *fixture) queue.Message { return launchMessage("", f.start) })
+		f.wantSteps(t, held("await", "wait for node-1", "ask about node-1", "cordon until 1h15m0s")...)
+	})
+}
+
+// TestLaunchEndsEarlierDrain: the root volume of an instance is replaced while its node is drained for a request. The
+// drain does not go on without a mark.
+func TestLaunchEndsEarlierDrain(t *testing.T) {
+	inBubble(t, with(launching, ec2State(running)), func(t *testing.T, f *fixture) {
+		f.drainTakes = 10 * time.Minute
+		a := f.agent()
+		go func() { mustHandle(t, f, a, drainRequest) }()
+		time.Sleep(30 * time.Second)
+		mustHandle(t, f, a, func(f *fixture) queue.Message { return launchMessage("", f.start.Add(20*time.Second)) })
+		synctest.Wait()
+		f.wantOutcome(t, agent.Canceled)
+		f.wantSteps(t, append([]string{"cordon until 1h0m0s", "drain node-1 until 1h0m0s"},
+			completed("CONTINUE", "await", "uncordon", "wait for node-1")...)...)
 	})
 }

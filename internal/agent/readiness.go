@@ -141,13 +141,14 @@ func (w *readinessWait) report(missing []string) {
 }
 
 // uncordon removes from the node what was added before its instance went into the warm pool, or before its
-// root volume was replaced. A mark that is younger than the launch belongs to a termination that is in
-// progress, and so does one that says when EC2 terminates the instance.
+// root volume was replaced, and ends the drains of that time that go on. A mark that is younger than the launch belongs
+// to a termination that is in progress, and so does one that says when EC2 terminates the instance.
 func (w *readinessWait) uncordon(ctx context.Context) error {
 	mark := w.node.Mark
 	if mark.Since.IsZero() || !mark.Since.Before(w.event.At) || isOverdue(w.node) || isAnnounced(w.node) {
 		return nil
 	}
+	w.launcher.inflight.cancelEarlier(w.event, errCanceled)
 	err := w.retry(ctx, "uncordon node "+w.node.Name, func() error {
 		uncordoned, err := w.launcher.nodes.Uncordon(ctx, w.node, func() bool { return false })
 		if uncordoned && err == nil {
