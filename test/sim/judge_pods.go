@@ -145,7 +145,7 @@ func (j podJudge) deadlineOf(r removal, m marking) time.Time {
 }
 
 // unmarkedDeadlines returns the deadlines that may not be in the mark yet: those of the next minute, after which the
-// node may be gone, and those of hooks and of warnings of EC2.
+// node may be gone, and those of hooks and of what EC2 has announced.
 func unmarkedDeadlines(j podJudge, r removal, m marking) (out []time.Time) {
 	for _, c := range m.changed {
 		if c.at.Before(r.At.Add(time.Minute)) {
@@ -158,7 +158,7 @@ func unmarkedDeadlines(j podJudge, r removal, m marking) (out []time.Time) {
 		}
 	}
 	for _, t := range j.facts.truthsAt(m.node, r.At, 0) {
-		if t.kind == "interrupt" {
+		if !t.ends.IsZero() {
 			out = append(out, t.ends.Add(-j.configs[r.Client].Event.Margin))
 		}
 	}
