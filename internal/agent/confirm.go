@@ -37,7 +37,7 @@ var (
 	errOtherReader = errors.New("the hook notifies another reader than this agent")
 	// errContradicted: what AWS says contradicts the message.
 	errContradicted = errors.New("AWS contradicts the message")
-	// errTagsUnknown: Auto Scaling has not answered for tagsTimeout.
+	// errTagsUnknown: Auto Scaling has not answered for a while.
 	errTagsUnknown = errors.New("the tags of the group are not known")
 	// errInNoGroup: Auto Scaling does not know the instance.
 	errInNoGroup = fmt.Errorf("%w: the instance is in no Auto Scaling group", errContradicted)
@@ -79,7 +79,8 @@ type confirmer struct {
 
 // checkOwner returns node.ErrUnselected, errOtherCluster or errOtherReader if the event is not for this agent. If
 // the tags and hooks of the group cannot be read for a while, it holds the action, which is this agent's in all
-// likelihood: else it would end by its default result.
+// likelihood: else it would end by its default result. A termination is this agent's if they cannot be read for so long
+// that the agent of another cluster, whose resync finds the instance, has drained the node.
 func (c *confirmer) checkOwner(ctx context.Context, e event.Event) error {
 	waiting, cancel := context.WithTimeoutCause(ctx, tagsTimeout, errTagsUnknown)
 	defer cancel()
@@ -87,7 +88,18 @@ func (c *confirmer) checkOwner(ctx context.Context, e event.Event) error {
 	if !errors.Is(err, errTagsUnknown) {
 		return err
 	}
-	return c.actions.Hold(ctx, actionOf(e), func(ctx context.Context) error { return c.findOwner(ctx, e) })
+	return c.actions.Hold(ctx, actionOf(e), func(ctx context.Context) error {
+		if e.Kind != event.LifecycleTerminating {
+			return c.findOwner(ctx, e)
+		}
+		longest := c.cfg.RegistrationTimeout + c.cfg.DrainTimeout
+		waiting, cancel := context.WithTimeoutCause(ctx, longest, errTagsUnknown)
+		defer cancel()
+		if err := c.findOwner(waiting, e); !errors.Is(err, errTagsUnknown) {
+			return err
+		}
+		return nil
+	})
 }
 
 // findOwner is checkOwner without a hold.

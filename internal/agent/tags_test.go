@@ -27,6 +27,7 @@ func TestTagsUnknown(t *testing.T) {
 		{"for long", waits(10*m, "demo"), append(unknown, unregistered("await", "look up")...), agent.Unregistered},
 		{"for long, and they name another cluster", waits(10*m, "other"), unknown, agent.OtherCluster},
 		{"for a moment, and they name another cluster", waits(5*time.Second, "other"), nil, agent.OtherCluster},
+		{"for ever", waits(never), append(unknown, unregistered("await", "look up")...), agent.Unregistered},
 		{"until the group gives up", with(waits(never), givesUp("drain", 30*m)), unknown, agent.Gone},
 	} {
 		each(t, tt.name, tt.given, func(t *testing.T, f *fixture) {
