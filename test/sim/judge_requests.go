@@ -52,7 +52,7 @@ func (j requestJudge) inTurn() {
 	turns := map[string][]marking{} // by group
 	for _, r := range j.facts.removals {
 		m, marked := markAt(j.markings[r.cluster.Name], r.pod.Spec.NodeName, r.At)
-		isRequest := marked && m.mark.Reason == string(event.Request) && r.pod.CreationTimestamp.Time.Before(m.from)
+		isRequest := marked && j.drainsRequested(r, m) && r.pod.CreationTimestamp.Time.Before(m.from)
 		machine := j.machines.find(r.pod.Spec.NodeName)
 		if !isRequest || machine == nil || len(j.spec.Faults) > 0 {
 			continue
@@ -128,6 +128,12 @@ func (j requestJudge) isLaunching(id string, at time.Time) bool {
 		hasEnded := !a.ClosedAt.IsZero() && a.ClosedAt.Before(at) // not at the same moment
 		return a.InstanceID == id && a.Transition == awsim.Launching && !a.StartedAt.After(at) && !hasEnded
 	})
+}
+
+// drainsRequested reports whether the pod was removed because of a request. If requests only cordon nodes, their pods
+// are removed for other events.
+func (j requestJudge) drainsRequested(r removal, m marking) bool {
+	return m.mark.Reason == string(event.Request) && j.configs[r.Client].Event.Request != event.Cordon
 }
 
 // drainEnds: a drain that an annotation asks for ends within DRAIN_TIMEOUT, and the condition of the node says so,
