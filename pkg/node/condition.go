@@ -26,8 +26,7 @@ const (
 	conditionInterval = 10 * time.Second
 	// conditionWorkers is how many conditions are written at the same time.
 	conditionWorkers = 2
-	// conditionTries, firstRetry and lastRetry bound the attempts to write a condition: half a minute in all.
-	conditionTries        = 8
+	// firstRetry and lastRetry bound the pause after a write that failed.
 	firstRetry, lastRetry = 250 * time.Millisecond, 30 * time.Second
 	// flushTime is how long the end of the process may be delayed by what is still to be written.
 	flushTime = 2 * time.Second
@@ -67,7 +66,7 @@ type conditionState struct {
 	pending    bool                   // reported, or its removal, has to be written
 	remove     bool                   // the condition is to be removed
 	notBefore  time.Time              // the next write; a final one need not wait unless the last write failed
-	failures   int                    // consecutive failed writes
+	pause      time.Duration          // after the last write if it failed, else zero
 }
 
 // urgent reports whether the state is written without waiting for notBefore.
@@ -229,7 +228,7 @@ func (c *Conditions) due(name string) (conditionState, bool) {
 	if c.stopping {
 		return *s, s.urgent()
 	}
-	if pause := time.Until(s.notBefore); pause > 0 && (!s.urgent() || s.failures > 0) {
+	if pause := time.Until(s.notBefore); pause > 0 && (!s.urgent() || s.pause > 0) {
 		c.queue.AddAfter(name, pause)
 		return conditionState{}, false
 	}
@@ -244,7 +243,7 @@ func (c *Conditions) written(name string, wrote conditionState) {
 	if !ok || s.uid != wrote.uid {
 		return
 	}
-	s.notBefore, s.failures = time.Now().Add(conditionInterval), 0
+	s.notBefore, s.pause = time.Now().Add(conditionInterval), 0
 	if s.reported != wrote.reported || s.remove != wrote.remove {
 		return
 	}
@@ -253,8 +252,8 @@ func (c *Conditions) written(name string, wrote conditionState) {
 	}
 }
 
-// retry enqueues a failed write again. It returns false if the write is given up: because it has failed too
-// often, because it would fail again, or because the process stops.
+// retry enqueues a failed write again. It returns false if the write is given up, because it would fail again, or
+// because the process stops. Nothing may be reported for as long as the drain waits, so that there is no other limit.
 func (c *Conditions) retry(name string, wrote conditionState, err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -262,11 +261,10 @@ func (c *Conditions) retry(name string, wrote conditionState, err error) bool {
 	if !ok || s.uid != wrote.uid {
 		return false
 	}
-	pause := min(firstRetry<<s.failures, lastRetry)
-	s.failures++
-	givenUp := c.stopping || isRefusal(err) || s.failures == conditionTries
+	s.pause = min(max(2*s.pause, firstRetry), lastRetry)
+	pause, givenUp := s.pause, c.stopping || isRefusal(err)
 	if givenUp {
-		s.failures, pause = 0, conditionInterval
+		s.pause, pause = 0, conditionInterval
 		if s.reported == wrote.reported && s.remove == wrote.remove {
 			s.pending, s.reported = false, Condition{} // the same report again is not a repeated one
 		}

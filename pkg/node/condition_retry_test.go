@@ -46,11 +46,17 @@ func TestConditionRetries(t *testing.T) {
 	check("the latest report is written after the pause", failing(1, outage),
 		func(b *conditionFixture) { b.draining(3); elapse(100 * time.Millisecond); b.drained() },
 		[]string{first, "250ms" + empty}, "0s"+operation)
+	var attempts []string
+	for _, at := range []string{"0s", "250ms", "750ms", "1.75s", "3.75s", "7.75s", "15.75s", "31.75s", "1m1.75s"} {
+		attempts = append(attempts, at+empty)
+	}
+	check("an outage is waited for", failing(8, outage), (*conditionFixture).drained, attempts, "0s"+operation,
+		"250ms"+operation, "750ms"+operation, "1.75s"+operation, "3.75s"+operation, "7.75s"+operation,
+		"15.75s"+operation, "31.75s"+operation)
 	// A later report is written, even the same one.
-	check("a write is given up after half a minute", failing(8, outage),
-		func(b *conditionFixture) { b.draining(3); elapse(time.Minute); b.writes = nil; b.draining(3) },
-		[]string{"1m0s False Draining: 3 left (since 0s)"}, "0s"+operation, "250ms"+operation, "750ms"+operation,
-		"1.75s"+operation, "3.75s"+operation, "7.75s"+operation, "15.75s"+operation, "31.75s gave up n: no answer")
+	check("a forbidden write is not repeated", failing(1, forbidden),
+		func(b *conditionFixture) { b.draining(3); elapse(time.Minute); b.draining(3) },
+		[]string{first, "1m0s False Draining: 3 left (since 0s)"}, `0s gave up n: nodes "n" is forbidden: no`)
 	check("a forbidden write is given up at once, and others wait", failing(1, forbidden), func(b *conditionFixture) {
 		for left := 5; left > 0; left-- {
 			b.draining(left)
