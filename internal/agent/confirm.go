@@ -59,6 +59,8 @@ const (
 	// tagsTimeout is how long the tags of a group may take before its action is held unread. The shortest hook
 	// ends 30 s after it began.
 	tagsTimeout = 10 * time.Second
+	// longestAction is for how long Auto Scaling lets an instance wait at most, whatever the heartbeats.
+	longestAction = 48 * time.Hour
 )
 
 // isUrgent reports whether what started at start must not delay the drain any longer.
@@ -82,28 +84,27 @@ type confirmer struct {
 // likelihood: else it would end by its default result. A termination is this agent's if they cannot be read for so long
 // that the agent of another cluster, whose resync finds the instance, has drained the node.
 func (c *confirmer) checkOwner(ctx context.Context, e event.Event) error {
-	waiting, cancel := context.WithTimeoutCause(ctx, tagsTimeout, errTagsUnknown)
-	defer cancel()
-	err := c.findOwner(waiting, e)
+	err := c.findOwner(ctx, e, tagsTimeout)
 	if !errors.Is(err, errTagsUnknown) {
 		return err
 	}
+	timeout := longestAction
+	if e.Kind == event.LifecycleTerminating {
+		timeout = c.cfg.RegistrationTimeout + c.cfg.DrainTimeout
+	}
 	return c.actions.Hold(ctx, actionOf(e), func(ctx context.Context) error {
-		if e.Kind != event.LifecycleTerminating {
-			return c.findOwner(ctx, e)
+		err := c.findOwner(ctx, e, timeout)
+		if errors.Is(err, errTagsUnknown) {
+			return nil
 		}
-		longest := c.cfg.RegistrationTimeout + c.cfg.DrainTimeout
-		waiting, cancel := context.WithTimeoutCause(ctx, longest, errTagsUnknown)
-		defer cancel()
-		if err := c.findOwner(waiting, e); !errors.Is(err, errTagsUnknown) {
-			return err
-		}
-		return nil
+		return err
 	})
 }
 
-// findOwner is checkOwner without a hold.
-func (c *confirmer) findOwner(ctx context.Context, e event.Event) error {
+// findOwner is checkOwner without a hold. It returns errTagsUnknown after the timeout.
+func (c *confirmer) findOwner(ctx context.Context, e event.Event, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errTagsUnknown)
+	defer cancel()
 	return c.retries.do(ctx, e, "read the tags and hooks of the group", func() error {
 		n, ok := c.nodes.Find(e.InstanceID)
 		if n.Unselected {
