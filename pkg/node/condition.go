@@ -78,10 +78,10 @@ func newConditions(client kubernetes.Interface, existing cache.Store) *Condition
 
 // Report sets the condition of the Node. The first condition of a drain and the final one are written at
 // once, others every ten seconds at most, and a repeated one not at all. Report does not block. It ignores a
-// Node that no longer exists or has another UID.
+// Node that has another UID, and writes nothing to one that no longer exists.
 func (c *Conditions) Report(name, uid string, reported Condition) {
-	current := cached(c.existing, name)
-	if current == nil || string(current.UID) != uid {
+	current := c.shown(name, uid)
+	if current == nil {
 		return
 	}
 	status := corev1.ConditionFalse
@@ -106,8 +106,8 @@ func (n *Nodes) RemoveCondition(node Node) { n.Conditions.remove(node.Name, node
 
 // remove removes the condition of the Node, if it has one or was about to get one.
 func (c *Conditions) remove(name, uid string) {
-	current := cached(c.existing, name)
-	if current == nil || string(current.UID) != uid {
+	current := c.shown(name, uid)
+	if current == nil {
 		return
 	}
 	c.mu.Lock()
@@ -118,6 +118,18 @@ func (c *Conditions) remove(name, uid string) {
 	s := c.state(current)
 	s.status, s.reported, s.pending, s.remove = "", Condition{}, true, true
 	c.enqueue(name)
+}
+
+// shown returns the Node as the watch shows it, or nil if another Node has the name. If the watch shows none, it may be
+// behind: the Node is returned without a condition, and the API server refuses the write if it does not exist.
+func (c *Conditions) shown(name, uid string) *corev1.Node {
+	switch current := cached(c.existing, name); {
+	case current == nil:
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(uid)}}
+	case string(current.UID) == uid:
+		return current
+	}
+	return nil
 }
 
 // state returns the state of the Node. A new one starts from the condition that an earlier process has

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 )
 
 // conditionFixture is a Node whose condition is written in a bubble: the writes, and the failures that are reported.
@@ -146,6 +147,15 @@ func (b *conditionFixture) find() Node {
 	return n
 }
 
+// wantForgotten fails the test if the state of a Node is kept for a minute.
+func (b *conditionFixture) wantForgotten() {
+	b.t.Helper()
+	elapse(time.Minute)
+	if len(b.Conditions.states) > 0 {
+		b.t.Errorf("kept %v", b.Conditions.states)
+	}
+}
+
 // elapse lets the time go by, and all happen that happens meanwhile.
 func elapse(d time.Duration) {
 	time.Sleep(d)
@@ -212,11 +222,17 @@ func TestConditionWrites(t *testing.T) {
 		"0s True Drained: empty (since 0s)")
 	check("another node with the same name is ignored",
 		func(b *conditionFixture) { b.Conditions.Report("n", "uid-0", Condition{Reason: "Draining"}) })
-	check("a node that does not exist is ignored",
-		func(b *conditionFixture) {
-			b.Conditions.Report("m", "uid-1", Condition{Reason: "Draining"})
-			b.Conditions.remove("m", "uid-1")
-		})
+	check("a node that does not exist is tried once", func(b *conditionFixture) {
+		b.Conditions.Report("m", "uid-1", Condition{Reason: "Draining", Message: "3 left"})
+		b.wantForgotten()
+		b.Conditions.remove("m", "uid-1")
+	}, first)
+	check("a node that the watch does not show yet gets its condition, and loses it", func(b *conditionFixture) {
+		b.Conditions.existing = cache.NewStore(cache.MetaNamespaceKeyFunc)
+		b.draining(3)
+		synctest.Wait()
+		b.Conditions.remove("n", "uid-1")
+	}, first, "0s removed")
 	check("a deleted node is forgotten", func(b *conditionFixture) {
 		b.draining(3)
 		synctest.Wait()
@@ -224,10 +240,7 @@ func TestConditionWrites(t *testing.T) {
 		if err := b.client.Tracker().Delete(nodesResource, "", "n"); err != nil {
 			b.t.Error(err)
 		}
-		elapse(time.Minute)
-		if len(b.Conditions.states) > 0 {
-			b.t.Errorf("kept %v", b.Conditions.states)
-		}
+		b.wantForgotten()
 	}, first)
 	check("uncordoning removes the condition at once",
 		func(b *conditionFixture) { b.draining(3); elapse(time.Second); b.draining(2); b.uncordon() }, first, "1s removed")
