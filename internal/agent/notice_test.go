@@ -346,6 +346,21 @@ func TestDrainedNode(t *testing.T) {
 	}
 }
 
+// TestPodsLeftBehindHaveEnded: the next event of the instance, which finds no pods, reports that the node is drained.
+func TestPodsLeftBehindHaveEnded(t *testing.T) {
+	inBubble(t, podsLeft, func(t *testing.T, f *fixture) {
+		a := f.agent()
+		mustHandle(t, f, a, spotWarning)
+		f.report = drain.Report{}
+		for range 2 {
+			mustHandle(t, f, a, termination)
+		}
+		if got := f.observed("drained"); got != 2 {
+			t.Errorf("reported %d times that the node is drained, want 2: %q", got, f.facts)
+		}
+	})
+}
+
 // TestDrainedForAnotherEvent: the end of an instance whose node is drained for an event that may be over before is
 // recorded in the mark, which keeps the node cordoned. The node is drained again: it may have got a pod since.
 func TestDrainedForAnotherEvent(t *testing.T) {

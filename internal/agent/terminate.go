@@ -275,12 +275,15 @@ func (t *terminator) drain(
 		}
 		report.Lost = report.Lost || len(report.Left) > 0 && t.cordoner.isFailed(ctx, n)
 		t.history.add(n.UID, mark.Since, report)
-		if !repeated || report.Total > 0 {
+		if !repeated || isNews(earlier, report) {
 			t.observer.NodeDrained(e, n, report)
 		}
 		return report, nil
 	})
 }
+
+// isNews reports whether a repeated drain has found pods, or none where the earlier one had left some behind.
+func isNews(earlier, report drain.Report) bool { return report.Total > 0 || len(earlier.Left) > 0 }
 
 // abort returns how a termination ends whose work failed with err. The message of an event that is over, or
 // that AWS contradicts, is done: then err is nil, and in the latter case the node is uncordoned. The message of
