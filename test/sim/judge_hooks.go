@@ -185,7 +185,7 @@ func (j hookJudge) nodeIsEmpty(c *cluster, h Hook, a awsim.Action) {
 	if !marked { // An outage can last until the deadline.
 		m.mark.Deadline = a.StartedAt.Add(j.configs[h.Install].Drain.Timeout)
 	}
-	if m.isDue(a.ClosedAt) {
+	if drainIsDue(j.judge, c, h, a, m) {
 		return
 	}
 	settled := m.from.Add(j.configs[h.Install].Drain.Settle - c.Timing.Watch)
@@ -217,6 +217,17 @@ func (j hookJudge) isEnding(id string, at time.Time) bool {
 	return j.wasDead(id, at) || slices.ContainsFunc(j.facts.truthsAt(id, at, 0), func(t truth) bool {
 		return t.kind == "bypass"
 	})
+}
+
+// drainIsDue reports whether the deadline of the mark is at most a minute ahead, or a maintenance of the instance was
+// due before an outage let the agent mark the node: all events of an instance share its drain, which keeps the earliest
+// deadline (docs/events.md).
+func drainIsDue(j *judge, c *cluster, h Hook, a awsim.Action, m marking) bool {
+	outage := overlap(j.outages(h.Install, c), m.from.Add(-time.Minute), m.from) > 0
+	maintained := slices.ContainsFunc(j.facts.truthsAt(a.InstanceID, a.ClosedAt, 0), func(t truth) bool {
+		return t.kind == "maintain" && t.ends.Before(m.from)
+	})
+	return m.isDue(a.ClosedAt) || outage && maintained
 }
 
 // isDue reports whether the deadline of the mark is at most a minute ahead.
