@@ -151,11 +151,12 @@ func (w runner) settle(ctx context.Context) {
 	}
 }
 
-// mostTime returns how long the world may take after its last step. Requests of a group wait for each other.
+// mostTime returns how long the world may take after its last step. Requests of a group wait for each other, and an
+// instance may be terminated right after the replacement of its root volume: then its node is drained twice.
 func (w runner) mostTime() time.Duration {
 	most := longest
 	for _, s := range w.spec.Steps {
-		if s.Do == "request" {
+		if s.Do == "request" || s.Do == "volumes" {
 			most += longest
 		}
 	}
