@@ -156,18 +156,20 @@ func (l *Log) wait(ctx context.Context, done func() bool) error {
 	}
 }
 
-// Stream returns a channel with every line of output, starting with the first. It is closed when the
-// process has exited or ctx has ended.
+// Stream returns a channel with every line of output, starting with the first, until ctx ends. It is closed when the
+// process has exited, and not when ctx ends: a reader would take that for the exit of the process.
 func (l *Log) Stream(ctx context.Context) <-chan Line {
 	out := make(chan Line)
 	go func() {
-		defer close(out)
 		for n := 0; l.wait(ctx, func() bool { return n < len(l.lines) }) == nil; n++ {
 			select {
 			case out <- l.Lines()[n]:
 			case <-ctx.Done():
 				return
 			}
+		}
+		if ctx.Err() == nil {
+			close(out)
 		}
 	}()
 	return out

@@ -1,10 +1,12 @@
 package harness
 
 import (
+	"context"
 	"net/http"
 	"os/exec"
 	"strings"
 	"testing"
+	"testing/synctest"
 )
 
 // start runs a shell script until the test ends.
@@ -46,4 +48,25 @@ func TestWaitReadyzFailsWhenTheAgentExits(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestStreamEnds: a reader can tell the end of its context from the exit of the process.
+func TestStreamEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := &Log{ended: make(chan struct{}), more: make(chan struct{})}
+		ctx, cancel := context.WithCancel(t.Context())
+		ofContext, ofProcess := l.Stream(ctx), l.Stream(t.Context())
+		cancel()
+		synctest.Wait()
+		select {
+		case <-ofContext:
+			t.Error("closed when the context has ended, and the process runs")
+		default:
+		}
+		close(l.ended)
+		if _, ok := <-ofProcess; ok {
+			t.Error("a line of a process that has written none")
+		}
+	})
 }
