@@ -186,7 +186,7 @@ func (d *drain) logLine(ctx context.Context, at time.Time, l harness.Line) error
 		d.recordBlocked(l)
 	case "node drained":
 		forced, _ := l["forced"].(float64)
-		d.finishPods(at, int(forced))
+		d.finishPods(ctx, at, int(forced))
 		d.print(at, byAgent, "%s a new list shows no pod left to evict", d.screen.bold("node drained:"))
 		d.printCompletion()
 	default:
@@ -212,12 +212,11 @@ func (d *drain) recordBlocked(l harness.Line) {
 
 // finishPods ends the bar: on a terminal its last state becomes a line. The agent has read the
 // pods from the API server, so the watch here may lag behind.
-func (d *drain) finishPods(at time.Time, forced int) {
-	late := time.After(setupTimeout)
+func (d *drain) finishPods(ctx context.Context, at time.Time, forced int) {
 	for v, waiting := d.pods.view(), true; waiting && v.Gone < v.Total; v = d.pods.view() {
 		select {
 		case <-d.pods.changed:
-		case <-late:
+		case <-ctx.Done():
 			waiting = false
 		}
 	}
