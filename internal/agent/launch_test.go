@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/node-drainer/node-drainer/pkg/autoscaling"
+	"github.com/node-drainer/node-drainer/pkg/event"
 	"github.com/node-drainer/node-drainer/pkg/node"
 )
 
@@ -233,6 +234,34 @@ func TestLateLaunch(t *testing.T) {
 			}
 			if len(f.did("complete launch with "+result)) != 1 || f.after() != 0 {
 				t.Errorf("%q after %v, want %s at once", f.did("complete"), f.after(), result)
+			}
+		})
+	}
+}
+
+// TestLateLaunchOfACordonedNode: a node that the agent uncordons only now needs a moment to become ready, since
+// Kubernetes removes the taint node.kubernetes.io/unschedulable after that.
+func TestLateLaunchOfACordonedNode(t *testing.T) {
+	t.Parallel()
+	const m = time.Minute
+	for _, tt := range []struct {
+		name   string
+		given  given
+		result string
+		took   time.Duration
+	}{
+		{"it becomes ready", readyAt(2 * time.Second), "CONTINUE", 2 * time.Second},
+		{"it does not become ready", readyAt(never), "ABANDON", 3 * m},
+		{"nor until the hook's timeout", with(readyAt(never), timeout("launch", 21*m)), "ABANDON", m - 10*time.Second},
+	} {
+		given := with(launching, cordoned(event.LifecycleTerminating, -30*m, 30*m, 0), tt.given)
+		each(t, tt.name, given, func(t *testing.T, f *fixture) {
+			f.drainTakes = 0
+			if err := f.agent().Handle(t.Context(), launchMessage("", f.start.Add(-20*m))); err != nil {
+				t.Error(err)
+			}
+			if len(f.did("complete launch with "+tt.result)) != 1 || f.after() != tt.took {
+				t.Errorf("%q after %v, want %s after %v", f.did("complete"), f.after(), tt.result, tt.took)
 			}
 		})
 	}

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// recovery is the time that a node gets after an outage of the API server during which its time ran out. A
-	// watch reconnects within a minute (the reflector's backoff in client-go). Then the kubelet has to report,
-	// and the controllers to remove their taints.
+	// recovery is the time that a node gets after an outage of the API server during which its time ran out, and after
+	// the agent has uncordoned it. A watch reconnects within a minute (the reflector's backoff in client-go). Then the
+	// kubelet has to report, and the controllers to remove their taints.
 	recovery = 3 * time.Minute
 	// lastCheck is how long before the end of the hook's timeout the API server is asked at the latest.
 	lastCheck = 10 * time.Second
@@ -21,17 +21,18 @@ const (
 
 // readinessWait waits for the node of one launch.
 type readinessWait struct {
-	launcher  *launcher
-	event     event.Event
-	began     time.Time        // when the wait began
-	due       time.Time        // when the node must be ready
-	latestDue time.Time        // due may be postponed to this
-	holdEnds  time.Time        // when the action must be completed
-	node      node.Node        // zero until the instance has registered
-	missing   []string         // what the node lacks
-	excused   bool             // it lacks only DaemonSets that are Ready on no node
-	protected bool             // nothing remains to be done against a scale-down
-	times     <-chan time.Time // of messages that join the launch
+	launcher   *launcher
+	event      event.Event
+	began      time.Time        // when the wait began
+	due        time.Time        // when the node must be ready
+	latestDue  time.Time        // due may be postponed to this
+	holdEnds   time.Time        // when the action must be completed
+	node       node.Node        // zero until the instance has registered
+	uncordoned time.Time        // when the agent uncordoned it; zero if it did not
+	missing    []string         // what the node lacks
+	excused    bool             // it lacks only DaemonSets that are Ready on no node
+	protected  bool             // nothing remains to be done against a scale-down
+	times      <-chan time.Time // of messages that join the launch
 }
 
 // setDeadlines sets how long to wait for the node: as long as configured, and as the hook allows.
@@ -54,7 +55,7 @@ func isOverdue(n node.Node) bool { return n.Mark.Reason == string(event.Lifecycl
 
 // run returns nil when the node is ready, and errNotReady when its time is over. Only the API server can say
 // that a node is not ready. If its time ended during an outage of the API server, the node gets more time
-// after the outage, as the hook allows.
+// after the outage, and also if it ended before the agent could uncordon the node, as the hook allows.
 func (w *readinessWait) run(ctx context.Context) error {
 	for {
 		err := w.watch(ctx)
@@ -68,10 +69,16 @@ func (w *readinessWait) run(ctx context.Context) error {
 		case len(w.missing) == 0:
 			w.protect(ctx)
 			return nil
-		case calls == 1:
-			return errNotReady
 		}
-		w.due = earlier(time.Now().Add(recovery), w.latestDue)
+		recovers := w.uncordoned.Add(recovery)
+		if calls > 1 {
+			recovers = time.Now().Add(recovery)
+		}
+		if due := earlier(recovers, w.latestDue); due.After(w.due) {
+			w.due = due
+			continue
+		}
+		return errNotReady
 	}
 }
 
@@ -152,6 +159,7 @@ func (w *readinessWait) uncordon(ctx context.Context) error {
 	err := w.retry(ctx, "uncordon node "+w.node.Name, func() error {
 		uncordoned, err := w.launcher.nodes.Uncordon(ctx, w.node, func() bool { return false })
 		if uncordoned && err == nil {
+			w.uncordoned = time.Now()
 			w.launcher.observer.LaunchUncordoned(w.event, w.node)
 		}
 		return err
