@@ -82,7 +82,7 @@ const (
 	Cordoned     Outcome = "cordoned"      // the node was cordoned and keeps its pods, as configured
 	Replaced     Outcome = "replaced"      // the group replaces the instance, and its hook has the node drained
 	Postponed    Outcome = "postponed"     // the node is drained later, and has the announcement of the event
-	Canceled     Outcome = "canceled"      // AWS canceled the event
+	Canceled     Outcome = "canceled"      // AWS or a user canceled the event, or the instance launches again
 	Unregistered Outcome = "unregistered"  // the instance has no Node
 	Gone         Outcome = "gone"          // the lifecycle action or the instance ended before the drain began
 	Unconfirmed  Outcome = "unconfirmed"   // AWS contradicts the message

@@ -124,11 +124,11 @@ func (f *inflight) cancel(e event.Event, cause error) {
 	}
 }
 
-// cancelEarlier stops the handling of those events of the instance that have no hook and happened before e, and returns
-// when it has stopped.
+// cancelEarlier stops the handling of those events of the instance that are no launches and happened before e, and
+// returns when it has stopped.
 func (f *inflight) cancelEarlier(e event.Event, cause error) {
 	for _, one := range f.ofInstance(e.InstanceID) {
-		if one.event.Hook.Name == "" && one.event.At.Before(e.At) {
+		if one.event.Kind != event.LifecycleLaunching && one.event.At.Before(e.At) {
 			one.cancel(cause)
 			<-one.done
 		}

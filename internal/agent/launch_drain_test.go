@@ -1,11 +1,13 @@
 package agent_test
 
 import (
+	"slices"
+	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/agent"
+	"github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/ec2"
 	"github.com/node-drainer/node-drainer/pkg/event"
 	"github.com/node-drainer/node-drainer/pkg/queue"
@@ -45,18 +47,36 @@ func TestOverdueLaunchThatIsOver(t *testing.T) {
 	})
 }
 
-// TestLaunchEndsEarlierDrain: the root volume of an instance is replaced while its node is drained for a request. The
-// drain does not go on without a mark.
+// TestLaunchEndsEarlierDrain: the root volume of an instance is replaced while its node is drained. The drain does not go
+// on without a mark, even if AWS has not yet said that its lifecycle action is over.
 func TestLaunchEndsEarlierDrain(t *testing.T) {
-	inBubble(t, with(launching, ec2State(running)), func(t *testing.T, f *fixture) {
-		f.drainTakes = 10 * time.Minute
-		a := f.agent()
-		go func() { mustHandle(t, f, a, drainRequest) }()
-		time.Sleep(30 * time.Second)
-		mustHandle(t, f, a, func(f *fixture) queue.Message { return launchMessage("", f.start.Add(20*time.Second)) })
-		synctest.Wait()
-		f.wantOutcome(t, agent.Canceled)
-		f.wantSteps(t, append([]string{"cordon until 1h0m0s", "drain node-1 until 1h0m0s"},
-			completed("CONTINUE", "await", "uncordon", "wait for node-1")...)...)
-	})
+	t.Parallel()
+	drained := []string{"cordon until 1h0m0s", "drain node-1 until 1h0m0s"}
+	for _, tt := range []struct {
+		name   string
+		drains source
+		state  answer[autoscaling.State]
+		before []string
+		ends   []string
+	}{
+		{"for a request", drainRequest, always(pendingWait), drained, nil},
+		{
+			"for the replacement", replacing, changes(replacingWait, 15*time.Second, pendingWait),
+			slices.Concat([]string{"hold drain"}, drained),
+			[]string{"release drain"},
+		},
+	} {
+		each(t, tt.name, with(launching, ec2State(running), stateIs(tt.state)), func(t *testing.T, f *fixture) {
+			f.drainTakes = 10 * time.Minute
+			a := f.agent()
+			var draining sync.WaitGroup
+			draining.Go(func() { mustHandle(t, f, a, tt.drains) })
+			time.Sleep(30 * time.Second)
+			mustHandle(t, f, a, func(f *fixture) queue.Message { return launchMessage("", f.start.Add(20*time.Second)) })
+			draining.Wait()
+			f.wantOutcome(t, agent.Canceled)
+			f.wantSteps(t, slices.Concat(tt.before, []string{"hold launch", "await"}, tt.ends,
+				[]string{"uncordon", "wait for node-1", "release launch", "complete launch with CONTINUE"})...)
+		})
+	}
 }
