@@ -219,15 +219,17 @@ func (j hookJudge) isEnding(id string, at time.Time) bool {
 	})
 }
 
-// drainIsDue reports whether the deadline of the mark is at most a minute ahead, or a maintenance of the instance was
-// due before an outage let the agent mark the node: all events of an instance share its drain, which keeps the earliest
-// deadline (docs/events.md).
+// drainIsDue reports whether the deadline of the mark is at most a minute ahead, or that of what EC2 has announced,
+// which an outage keeps from the mark: all events of an instance share its drain, which keeps the earliest deadline
+// (docs/events.md).
 func drainIsDue(j *judge, c *cluster, h Hook, a awsim.Action, m marking) bool {
-	outage := overlap(j.outages(h.Install, c), m.from.Add(-time.Minute), m.from) > 0
-	maintained := slices.ContainsFunc(j.facts.truthsAt(a.InstanceID, a.ClosedAt, 0), func(t truth) bool {
-		return t.kind == "maintain" && t.ends.Before(m.from)
+	outages := j.outages(h.Install, c)
+	isAfterOutage := func(at time.Time) bool { return overlap(outages, at.Add(-time.Minute), at) > 0 }
+	announced := slices.ContainsFunc(j.facts.truthsAt(a.InstanceID, a.ClosedAt, 0), func(t truth) bool {
+		due := t.ends.Add(-j.configs[h.Install].Event.Margin - time.Minute)
+		return !t.ends.IsZero() && due.Before(a.ClosedAt)
 	})
-	return m.isDue(a.ClosedAt) || outage && maintained
+	return m.isDue(a.ClosedAt) || announced && (isAfterOutage(m.from) || isAfterOutage(a.ClosedAt))
 }
 
 // isDue reports whether the deadline of the mark is at most a minute ahead.
