@@ -94,12 +94,12 @@ func TestDrainOfACordonedNode(t *testing.T) {
 	})
 }
 
-// TestLateMessage: a resync does not know when an action began. Its message does: the drain ends in time for its hook,
-// and one heartbeat and one completion are enough.
+// TestLateMessage: a resync does not know when an action began, except that no heartbeat was due yet. Its message knows:
+// the drain ends in time for its hook, and one heartbeat and one completion are enough.
 func TestLateMessage(t *testing.T) {
 	hour := timeout("drain", time.Hour)
 	inBubble(t, with(inGroup(terminating, "drain"), hour), func(t *testing.T, f *fixture) {
-		f.drainTakes = 8 * time.Minute
+		f.heartbeat, f.drainTakes = 5*time.Minute, 8*time.Minute
 		a := f.agent()
 		go func() {
 			time.Sleep(time.Minute)
@@ -107,7 +107,7 @@ func TestLateMessage(t *testing.T) {
 		}()
 		resync(t, a, 10*time.Minute)
 		want := []string{
-			"cordon until 1h0m0s", "cordon until 40m0s", "tighten node-1 until 40m0s", "hold drain",
+			"cordon until 55m0s", "cordon until 40m0s", "tighten node-1 until 40m0s", "hold drain",
 			"complete drain with CONTINUE",
 		}
 		got := slices.Concat(f.did("cordon"), f.did("tighten"), f.did("hold"), f.did("complete"))

@@ -55,6 +55,9 @@ func (f autoScaling) Deadline(_ context.Context, a autoscaling.Action, began tim
 	} else if err := f.next("deadline"); err != nil {
 		return time.Time{}, err
 	}
+	if a.Found {
+		began = began.Add(-f.heartbeat)
+	}
 	if own, ok := f.timeout[a.Hook]; ok {
 		return began.Add(own), nil
 	}

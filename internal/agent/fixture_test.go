@@ -83,6 +83,7 @@ type fixture struct {
 	ownHooks   []string
 	direct     bool                     // they notify the agent's queue
 	timeout    map[string]time.Duration // of each hook
+	heartbeat  time.Duration            // the heartbeat timeout of all hooks
 	givesUp    map[string]time.Duration // when the action of a hook ends
 	others     bool                     // the hook notifies another queue
 	noHook     bool                     // the group has no such hook

@@ -118,7 +118,7 @@ func (t *terminator) terminate(ctx context.Context, e event.Event) (Outcome, err
 		case !errors.Is(err, autoscaling.ErrUnknownToken):
 			return Interrupted, err
 		}
-		e.Hook.Token, e.At = "", time.Now()
+		e.Hook.Token, e.At, e.Found = "", time.Now(), true
 	}
 }
 
@@ -324,6 +324,6 @@ func notDrained(err error) (Outcome, error) {
 func actionOf(e event.Event) autoscaling.Action {
 	return autoscaling.Action{
 		Group: e.Hook.Group, Hook: e.Hook.Name, InstanceID: e.InstanceID, Token: e.Hook.Token,
-		Launch: e.Kind == event.LifecycleLaunching,
+		Launch: e.Kind == event.LifecycleLaunching, Found: e.Found,
 	}
 }

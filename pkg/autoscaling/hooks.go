@@ -21,6 +21,7 @@ type Action struct {
 	InstanceID string
 	Token      string // may be empty: group, hook and instance name the action as well
 	Launch     bool   // of a launching instance; else of a terminating one
+	Found      bool   // no message says when it began: it was found to be pending
 }
 
 func (a Action) String() string { return a.Group + "/" + a.Hook + " for " + a.InstanceID }

@@ -40,22 +40,27 @@ func (h *Hooks) Timing(ctx context.Context, a Action) (Timing, error) {
 // Deadline returns the instant by which an action that began at the given one must be completed: the hook's
 // global timeout less the configured margin. Auto Scaling may refuse to describe the hook, for example if a
 // permission is missing. The deadline is then that of the shortest hook there can be; an action that has
-// waited for longer has another hook, and counts as one that begins now.
+// waited for longer has another hook, and counts as one that begins now. An action that was found at the given
+// instant counts from a heartbeat timeout before: Auto Scaling would have ended an older one, as its
+// documentation of lifecycle hooks says.
 func (h *Hooks) Deadline(ctx context.Context, a Action, began time.Time) (time.Time, error) {
 	t, err := h.Timing(ctx, a)
 	switch {
 	case err == nil:
-		return h.deadline(began, t), nil
+		return h.deadline(a, began, t), nil
 	case !isRefused(err):
 		return time.Time{}, err
 	}
 	h.observer.AutoScalingFailed("read the timeouts of "+a.String(), err)
-	if now := time.Now(); !h.deadline(began, shortest).After(now) {
+	if now := time.Now(); !h.deadline(a, began, shortest).After(now) {
 		began = now
 	}
-	return h.deadline(began, shortest), nil
+	return h.deadline(a, began, shortest), nil
 }
 
-func (h *Hooks) deadline(began time.Time, t Timing) time.Time {
+func (h *Hooks) deadline(a Action, began time.Time, t Timing) time.Time {
+	if a.Found {
+		began = began.Add(-t.Heartbeat)
+	}
 	return began.Add(t.Global - min(h.cfg.Margin, t.Global/10))
 }

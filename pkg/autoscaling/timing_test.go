@@ -53,6 +53,22 @@ func TestNewHook(t *testing.T) {
 	})
 }
 
+// TestDeadlineOfAFoundAction: it may have begun a heartbeat timeout before it was found.
+func TestDeadlineOfAFoundAction(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
+		h.cfg.Margin = time.Minute
+		f.hooks = func(context.Context, int) ([]types.LifecycleHook, error) {
+			return []types.LifecycleHook{lifecycleHook("drain", terminating, 600)}, nil
+		}
+		found := action
+		found.Token, found.Found = "", true
+		got, err := h.Deadline(t.Context(), found, time.Now())
+		if want := 1000*time.Minute - 11*time.Minute; err != nil || time.Until(got) != want {
+			t.Errorf("got %v from now, %v; want %v", time.Until(got), err, want)
+		}
+	})
+}
+
 // TestDeadline: a call without an answer is an error. An agent that is not allowed to read the hook assumes the
 // shortest one.
 func TestDeadline(t *testing.T) {
