@@ -282,6 +282,9 @@ func (f drainer) Drain(ctx context.Context, t drain.Target) (drain.Report, error
 	for {
 		select {
 		case <-timer.C:
+			if f.hasReturned() {
+				return drain.Report{}, nil
+			}
 			return f.report, f.next("drain")
 		case deadline := <-t.Tighter:
 			f.step("tighten %s until %v", t.Name, deadline.Sub(f.start))

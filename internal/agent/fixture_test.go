@@ -117,6 +117,7 @@ type fixture struct {
 	report        drain.Report
 	since         time.Time       // of the target of the last drain
 	late          []time.Duration // pods are bound to the node then
+	returns       time.Duration   // the failed machine is back, and its pods are gone; 0 is never
 	restartsAfter time.Duration   // the process, once it has stopped
 	ready         time.Duration   // when the launched node is ready
 	outage        time.Duration   // until then Missing fails

@@ -51,6 +51,13 @@ func (h *drainHistory) isDrained(n node.Node) bool {
 	return ok
 }
 
+// hasReturned reports whether pods were left on the node because its machine or its kubelet had failed, and the node is
+// Ready now.
+func (h *drainHistory) hasReturned(n node.Node) bool {
+	report, ok := h.find(n.UID, n.Mark.Since)
+	return ok && report.Lost && n.Ready
+}
+
 // remove forgets the drain of a node that was uncordoned.
 func (h *drainHistory) remove(uid string) { h.byUID.Delete(uid) }
 

@@ -89,13 +89,13 @@ func (r *requestedDrains) act(ctx context.Context, start func(node.Node, event.E
 }
 
 // mustStart reports whether the drain of a node that has the annotation is to start: it has not begun, or the node was
-// uncordoned since and no event of its instance is in flight. A launch uncordons the node of an instance that returns
-// from the warm pool, or has another root volume.
+// uncordoned since, or has failed and returned, and no event of its instance is in flight. A launch uncordons the node
+// of an instance that returns from the warm pool, or has another root volume.
 func (r *requestedDrains) mustStart(n node.Node, e event.Event) bool {
 	if r.setBegun(n, true) {
 		return !r.inflight.has(e)
 	}
-	return n.Mark.Since.IsZero() && !r.inflight.instances()[n.InstanceID]
+	return (n.Mark.Since.IsZero() || r.cordoner.history.hasReturned(n)) && !r.inflight.instances()[n.InstanceID]
 }
 
 // setBegun records whether the drain of the node has begun, and reports whether that has changed.

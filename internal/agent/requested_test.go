@@ -32,12 +32,16 @@ func (f nodes) current() node.Node {
 	if f.boots != 0 && f.after() >= f.boots {
 		n.BootID = "boot-2"
 	}
+	n.Ready = n.Ready || f.hasReturned()
 	n.Unselected, _ = f.theirs(f.after())
 	if f.after() < f.unmarked {
 		n.Mark = node.Mark{}
 	}
 	return n
 }
+
+// hasReturned reports whether the machine has failed, and is back.
+func (f *fixture) hasReturned() bool { return f.returns != 0 && f.after() >= f.returns }
 
 // request annotates the Node, or removes the annotation.
 func (f *fixture) request(is bool) {
@@ -71,6 +75,15 @@ func TestDrainRequests(t *testing.T) {
 		{name: "in Standby", given: standbyUntil(never), steps: drained, fact: "ended drained"},
 		{name: "in service", given: standbyUntil(0), steps: drained, fact: "ended drained"},
 		{name: "pods are left at the deadline", given: with(standbyUntil(never), podsLeft), steps: drained, fact: "ended left-behind"},
+		{
+			name: "its machine fails, and is back an hour later: drained again", fact: "ended drained",
+			given: with(standbyUntil(never), notReady, podsLeft, lost, func(f *fixture) { f.returns = time.Hour }),
+			steps: append(slices.Clip(drained), "cordon until 2h0m1s", "drain node-1 until 1h0m1s", "exclude"),
+		},
+		{
+			name: "its machine fails for good", given: with(standbyUntil(never), notReady, podsLeft, lost), steps: drained,
+			fact: "ended node-lost",
+		},
 		{
 			name: "withdrawn after its drain, in service an hour later", given: standbyUntil(2 * time.Hour), withdrawn: time.Hour,
 			steps: append(slices.Clip(drained), "uncordon"), fact: "uncordoned: the annotation " + node.DrainRequestAnnotation + " was removed",
