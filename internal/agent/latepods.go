@@ -86,12 +86,21 @@ func (l *latePods) keepEmpty(ctx, watching context.Context, n node.Node) {
 		if current, ok := l.nodes.Find(n.InstanceID); ok && current.UID == n.UID && isMarkedForNotice(current) {
 			n = current
 			l.history.remove(n.UID)
-			_ = l.drain(ctx, eventOfMark(n)) // the observer has been notified of the error
+			_ = l.drain(ctx, eventOf(n)) // the observer has been notified of the error
 		}
 		if !retry.Sleep(watching, pauses.Step()) {
 			return
 		}
 	}
+}
+
+// eventOf returns the event that a marked node is drained for. An annotation is reason enough, even if what the node was
+// cordoned for is over.
+func eventOf(n node.Node) event.Event {
+	if n.DrainRequested {
+		return requestOf(n)
+	}
+	return eventOfMark(n)
 }
 
 // isMarkedForNotice reports whether the node is, or was, drained for an event that no hook waits for.

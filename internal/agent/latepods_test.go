@@ -35,6 +35,9 @@ func TestLatePods(t *testing.T) {
 	drain := drainedWithoutHook(until)
 	again := []string{"cordon until " + until, "drain node-1 until " + until, "exclude"}
 	late := func(at ...time.Duration) given { return func(f *fixture) { f.late = at } }
+	requested := func(cordon string) []string {
+		return []string{"cordon until " + cordon, "drain node-1 until 1h0m0s", "exclude"}
+	}
 	for _, tt := range []struct {
 		name    string
 		given   given
@@ -55,6 +58,13 @@ func TestLatePods(t *testing.T) {
 		{
 			"another process has drained the node", with(late(time.Hour), cordoned(event.ScheduledChange, -time.Hour, 48*time.Hour-5*time.Second, 48*time.Hour)),
 			nil, slices.Concat(again, again),
+		},
+		{
+			"an annotation asks for the drain, and what the node was cordoned for is over",
+			with(late(30*time.Minute), cordoned(event.StateChange, -time.Hour, 2*time.Hour, 2*time.Hour), func(f *fixture) {
+				f.node.DrainRequested = true
+			}),
+			nil, slices.Concat(requested("1h0m0s"), requested("1h30m0s")),
 		},
 	} {
 		each(t, tt.name, with(inGroup(inService), tt.given), func(t *testing.T, f *fixture) {

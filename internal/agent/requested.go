@@ -73,7 +73,7 @@ func (r *requestedDrains) run(ctx context.Context) {
 func (r *requestedDrains) act(ctx context.Context, start func(node.Node, event.Event)) (done bool) {
 	done = true
 	for _, n := range r.nodes.All() {
-		e := event.Event{Kind: event.DrainRequested, InstanceID: n.InstanceID, At: time.Now()}
+		e := requestOf(n)
 		if n.DrainRequested {
 			if r.mustStart(n, e) {
 				start(n, e)
@@ -86,6 +86,11 @@ func (r *requestedDrains) act(ctx context.Context, start func(node.Node, event.E
 		}
 	}
 	return done
+}
+
+// requestOf returns the event of an annotation.
+func requestOf(n node.Node) event.Event {
+	return event.Event{Kind: event.DrainRequested, InstanceID: n.InstanceID, At: time.Now()}
 }
 
 // mustStart reports whether the drain of a node that has the annotation is to start: it has not begun, or the node was
