@@ -58,6 +58,12 @@ func (h *drainHistory) hasReturned(n node.Node) bool {
 	return ok && report.Lost && n.Ready
 }
 
+// mustRepeat reports whether the drain of a node, which has ended, is to begin again for the event: for a hook or for
+// another event than the first one a pod may have been bound since.
+func (h *drainHistory) mustRepeat(e event.Event, n node.Node) bool {
+	return e.Hook.Name != "" || n.Mark.Reason != string(e.Kind) || h.hasReturned(n)
+}
+
 // remove forgets the drain of a node that was uncordoned.
 func (h *drainHistory) remove(uid string) { h.byUID.Delete(uid) }
 

@@ -94,8 +94,8 @@ func (l *latePods) keepEmpty(ctx, watching context.Context, n node.Node) {
 	}
 }
 
-// eventOf returns the event that a marked node is drained for. An annotation is reason enough, even if what the node was
-// cordoned for is over.
+// eventOf returns the event that a marked node is drained for. An annotation is reason enough, even if what the node
+// was cordoned for is over.
 func eventOf(n node.Node) event.Event {
 	if n.DrainRequested {
 		return requestOf(n)

@@ -260,8 +260,8 @@ func (t *terminator) drain(
 		ctx context.Context, deadline time.Time, tighter <-chan time.Time,
 	) (drain.Report, error) {
 		earlier, repeated := t.history.find(n.UID, mark.Since)
-		if repeated && e.Hook.Name == "" && mark.Reason == string(e.Kind) && !t.history.hasReturned(n) {
-			return earlier, nil // for hooks and other events it drains again: a pod may have been bound since
+		if repeated && !t.history.mustRepeat(e, n) {
+			return earlier, nil
 		}
 		if !repeated {
 			t.observer.DrainStarted(e, n)
