@@ -113,6 +113,10 @@ func (r removal) isDeletion() bool {
 	return !r.IsEviction() && r.OK() && r.pod.DeletionTimestamp == nil && !isFinished(r.pod)
 }
 
+// isOfEarlierPod reports whether the request names the UID of an earlier pod of the same name: the API server refuses
+// it.
+func (r removal) isOfEarlierPod() bool { return r.UID != "" && r.UID != string(r.pod.UID) }
+
 // isAllowed reports whether the budgets of a pod allow its eviction. The API server evicts no pod that has two.
 func (r removal) isAllowed() bool {
 	switch len(r.Budgets) {

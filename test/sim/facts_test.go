@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/node-drainer/node-drainer/internal/config"
+	"github.com/node-drainer/node-drainer/pkg/drain"
 	"github.com/node-drainer/node-drainer/pkg/node"
 	"github.com/node-drainer/node-drainer/test/sim/kube"
 )
@@ -33,5 +35,29 @@ func TestMarkAt(t *testing.T) {
 	}
 	if m, ok := markAt(markings(&all), "a", start.Add(2*time.Minute)); ok {
 		t.Errorf("the mark is still there after its removal: %+v", m)
+	}
+}
+
+// TestEvictionOfAnEarlierPod: a request for a pod whose name a new one has on another node evicts nothing there.
+func TestEvictionOfAnEarlierPod(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+	for uid, want := range map[string]int{"old": 0, "new": 1} {
+		mark := node.Mark{Since: start, Deadline: start.Add(time.Hour)}
+		j := &judge{
+			world:    &world{began: start, facts: &facts{}},
+			configs:  map[string]config.Agent{"agent": {Drain: drain.Config{EvictionDelay: 2 * time.Minute}}},
+			markings: map[string][]marking{"c": {{node: "a", mark: mark, from: start}}},
+		}
+		requestJudge{podJudge{j}}.evictionDelayed(removal{
+			Record:  kube.Record{At: start.Add(time.Minute), Client: "agent", Resource: "pods/eviction", UID: uid},
+			cluster: &cluster{Cluster: Cluster{Name: "c"}},
+			pod: &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "new"}, Spec: corev1.PodSpec{NodeName: "a"},
+			},
+		})
+		if len(j.violations) != want {
+			t.Errorf("an eviction of the %s pod: %v", uid, j.violations)
+		}
 	}
 }

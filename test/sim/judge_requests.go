@@ -79,7 +79,7 @@ func (j requestJudge) wasAnnotated(id string, at time.Time) bool {
 func (j requestJudge) evictionDelayed(r removal) {
 	delay := j.configs[r.Client].Drain.EvictionDelay
 	m, marked := markAt(j.markings[r.cluster.Name], r.pod.Spec.NodeName, r.At)
-	if delay == 0 || !marked || !r.IsEviction() {
+	if delay == 0 || !marked || !r.IsEviction() || r.isOfEarlierPod() {
 		return
 	}
 	since, deadline := j.drainBegan(r, m), j.deadlineOf(r, m)
@@ -133,7 +133,8 @@ func (j requestJudge) isLaunching(id string, at time.Time) bool {
 // drainsRequested reports whether the pod was removed because of a request. If requests only cordon nodes, their pods
 // are removed for other events.
 func (j requestJudge) drainsRequested(r removal, m marking) bool {
-	return m.mark.Reason == string(event.Request) && j.configs[r.Client].Event.Request != event.Cordon
+	cordons := j.configs[r.Client].Event.Request == event.Cordon
+	return !r.isOfEarlierPod() && m.mark.Reason == string(event.Request) && !cordons
 }
 
 // drainEnds: a drain that an annotation asks for ends within DRAIN_TIMEOUT, and the condition of the node says so,
