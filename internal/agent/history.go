@@ -59,7 +59,7 @@ func (h *drainHistory) hasReturned(n node.Node) bool {
 }
 
 // mustRepeat reports whether the drain of a node, which has ended, is to begin again for the event: for a hook or for
-// another event than the first one a pod may have been bound since.
+// another event than the first one, because a pod may have been bound since; and on a node that failed and is back.
 func (h *drainHistory) mustRepeat(e event.Event, n node.Node) bool {
 	return e.Hook.Name != "" || n.Mark.Reason != string(e.Kind) || h.hasReturned(n)
 }

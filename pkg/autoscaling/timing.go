@@ -40,9 +40,9 @@ func (h *Hooks) Timing(ctx context.Context, a Action) (Timing, error) {
 // Deadline returns the instant by which an action that began at the given one must be completed: the hook's
 // global timeout less the configured margin. Auto Scaling may refuse to describe the hook, for example if a
 // permission is missing. The deadline is then that of the shortest hook there can be; an action that has
-// waited for longer has another hook, and counts as one that begins now. An action that was found at the given
-// instant counts from a heartbeat timeout before: Auto Scaling would have ended an older one, as its
-// documentation of lifecycle hooks says.
+// waited for longer has another hook, and counts as one that begins now. One that was found (Action.Found) counts
+// from a heartbeat timeout before the given instant: Auto Scaling would have ended an older one without a heartbeat
+// (docs.aws.amazon.com/autoscaling/ec2/userguide/lifecycle-hooks.html).
 func (h *Hooks) Deadline(ctx context.Context, a Action, began time.Time) (time.Time, error) {
 	t, err := h.Timing(ctx, a)
 	switch {

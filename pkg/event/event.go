@@ -97,7 +97,7 @@ type Event struct {
 	// At is the event's time in UTC. Only Auto Scaling's direct form may have none; then it is zero.
 	At time.Time
 
-	// Found: no message says when the lifecycle action began: at At, it was found to be pending. Parse leaves it false.
+	// Found: the lifecycle action was found without a message that says when it began. Parse leaves it false.
 	Found bool
 
 	// Deadline is when the instance is terminated in any case: two minutes after At for SpotInterruption, the
