@@ -170,18 +170,12 @@ func (h *handOvers) finish(release Release, answer handover.Answer, err error, s
 	defer h.mu.Unlock()
 	one := h.find(release.Removal.Pod)
 	one.Asking, one.Reserved, one.Closed = false, false, release.Last
-	one.Last, one.Message, one.leader = answer.Outcome, excerpt(answer.Message), cmp.Or(answer.Leader, one.leader)
-	if err != nil {
-		one.Last, one.Message = noAnswer, excerpt(err.Error())
-	}
-	if one.Last == handover.NotLeading && one.leader != "" { // An earlier call has moved the leadership.
-		one.Last = handover.HandedOver
-	}
+	one.record(answer, err, !time.Now().Before(release.Until))
 	if answer.Go {
 		one.FailingSince, one.Next = time.Time{}, time.Time{}
 		return
 	}
-	if one.Last == handover.GroupBehind || one.Last == handover.Restarting {
+	if answer.Outcome == handover.GroupBehind || answer.Outcome == handover.Restarting {
 		one.FailingSince = time.Time{}
 	} else if one.FailingSince.IsZero() {
 		one.FailingSince = started
@@ -191,6 +185,20 @@ func (h *handOvers) finish(release Release, answer handover.Answer, err error, s
 	if !one.putOff && !one.Closed {
 		one.putOff = true
 		h.drainer.observer.HandOverPutOff(h.removals.target(), one.result(release.Removal.Pod))
+	}
+}
+
+// record keeps an answer, or the error of a call without one. If a call was cut off because its time was up, the answer
+// before it says more than its error.
+func (o *asked) record(answer handover.Answer, err error, cutOff bool) {
+	switch {
+	case err == nil:
+		o.Last, o.Message, o.leader = answer.Outcome, excerpt(answer.Message), cmp.Or(answer.Leader, o.leader)
+	case o.Last == "" || !cutOff:
+		o.Last, o.Message = noAnswer, excerpt(err.Error())
+	}
+	if o.Last == handover.NotLeading && o.leader != "" { // An earlier call has moved the leadership.
+		o.Last = handover.HandedOver
 	}
 }
 

@@ -234,6 +234,13 @@ func TestHandOverEndsInTime(t *testing.T) {
 	failing := func(context.Context, handover.Request) (handover.Answer, error) {
 		return handover.Answer{}, errors.New("connection refused")
 	}
+	calls := 0
+	silentLater := func(ctx context.Context, r handover.Request) (handover.Answer, error) {
+		if calls++; calls > 1 {
+			return silent(ctx, r)
+		}
+		return handover.Answer{Outcome: handover.Refused, Message: "wrong password"}, nil
+	}
 	const spot, hour = 2 * time.Minute, time.Hour
 	for _, tt := range []struct {
 		name      string
@@ -248,6 +255,7 @@ func TestHandOverEndsInTime(t *testing.T) {
 		{"refused", always(handover.Answer{Outcome: handover.Refused}), hour, time.Minute, 62 * time.Second, "refused", 0},
 		{"not yet", always(handover.Answer{Outcome: handover.HandingOver}), hour, time.Minute, 62 * time.Second, "handing-over", 0},
 		{"no answer", silent, hour, time.Minute, 62 * time.Second, "no-answer", 0},
+		{"the time is up during a call", silentLater, hour, time.Minute, 62 * time.Second, "refused  wrong password", 0},
 		{"an error", failing, hour, time.Minute, 62 * time.Second, "no-answer  connection refused", 0},
 		{"no answer, Spot", silent, spot, time.Minute, 62 * time.Second, "no-answer", 0},
 		{"a group that is behind", always(handover.Answer{Outcome: handover.GroupBehind}), hour, 30 * time.Minute, 31 * time.Minute, "group-behind", 1},
