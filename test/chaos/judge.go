@@ -325,7 +325,7 @@ func (j *verdict) interruption(i awsim.Interruption) {
 		for _, p := range j.podsByName[name] {
 			// The termination of the machine sets the deletion timestamp too, but later.
 			before := !p.SignaledAt.IsZero() && p.SignaledAt.Before(i.TakenAt.Add(j.late(i.TakenAt)))
-			if harness.InstanceOf(p.Node) != i.InstanceID || before || j.boundLate(p) {
+			if harness.InstanceOf(p.Node) != i.InstanceID || before || j.boundLate(p, i.TakenAt) {
 				continue
 			}
 			j.violated(warned, "pod %s of %s, since %s: warned %s, taken %s, SIGTERM %s, gone %s", name, i.InstanceID,
@@ -334,11 +334,15 @@ func (j *verdict) interruption(i awsim.Interruption) {
 	}
 }
 
-// boundLate reports whether a scheduler that lags behind has put the pod on a node that had been marked for
-// longer than drains wait for such pods.
-func (j *history) boundLate(p pod) bool {
+// boundLate reports whether a scheduler that lags behind has put the pod on a marked node too late for any agent:
+// after EC2 took the instance, or later than drains wait for such pods.
+func (j *history) boundLate(p pod, taken time.Time) bool {
 	marks := j.nodes[harness.InstanceOf(p.Node)].Marks
-	return len(marks) > 0 && p.Bound.After(marks[0].Seen.Add(settle+j.late(p.Bound)))
+	if len(marks) == 0 {
+		return false
+	}
+	marked := marks[0].Seen
+	return p.Bound.After(latest(marked, taken)) || p.Bound.After(marked.Add(settle+j.late(p.Bound)))
 }
 
 // excusedNotice reports whether at any moment shortly before EC2 took the instance no agent could evict its

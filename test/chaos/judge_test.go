@@ -241,6 +241,14 @@ func TestJudge(t *testing.T) {
 		{"a pod without SIGTERM was bound just after the mark", func(f *facts) {
 			f.Pods[2].SignaledAt, f.Pods[2].Bound = at(37.9), at(17.9)
 		}, warned},
+		{"a pod without SIGTERM was bound just after the mark, and after EC2 took the instance", func(f *facts) {
+			f.Pods[2].SignaledAt, f.Pods[2].Bound, f.Nodes[1].Marks[0].Seen = at(37.9), at(35.1), at(31)
+			f.Requests = nil
+		}, ""},
+		{"a pod without SIGTERM was bound after EC2 took the instance, and marked later", func(f *facts) {
+			f.Pods[2].SignaledAt, f.Pods[2].Bound, f.Nodes[1].Marks[0].Seen = at(37.9), at(35.1), at(36)
+			f.Requests = nil
+		}, warned},
 		{"a pod without SIGTERM was bound to a node without a mark", func(f *facts) {
 			f.Pods[2].SignaledAt, f.Pods[2].Bound, f.Nodes[1].Marks, f.Requests = at(37.9), at(20), nil, nil
 		}, warned},
