@@ -24,7 +24,7 @@ type HandOver struct {
 	Unknown      string           // the value of the annotation if it is no kind; then Kind is empty
 	Starting     bool             // the pod may be evicted in its turn, since it does not run yet; then Kind is empty
 	Pod          *handover.Pod    // for the call
-	Last         handover.Outcome // of the last call whose time was not up first; empty if there was none
+	Last         handover.Outcome // of the last call; if it was cut off, of the one before; empty if there was none
 	Message      string           // of the last answer, or the error
 	Next         time.Time        // the earliest time of the next call
 	FailingSince time.Time        // since when each answer was neither that the pod may go, nor GroupBehind or Restarting
