@@ -52,8 +52,8 @@ type Nodes interface {
 // Drainer evicts the pods of a node.
 type Drainer interface {
 	Drain(ctx context.Context, t drain.Target) (drain.Report, error)
-	// AwaitPod returns nil when a pod is on the node that must leave it and is not known.
-	AwaitPod(ctx context.Context, node string, known []string) error
+	// AwaitPod returns nil when a pod is on the node that must leave it and that an earlier drain has not known.
+	AwaitPod(ctx context.Context, node string, since time.Time, earlier *drain.Owners) error
 }
 
 // Observer records what happens. Its methods are called from several goroutines and must not block.

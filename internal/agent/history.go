@@ -21,10 +21,11 @@ type drainHistory struct {
 type finishedDrain struct {
 	since  time.Time // when the node was cordoned
 	report drain.Report
+	repeat bool // the node has got a pod since
 }
 
 func (h *drainHistory) add(uid string, since time.Time, report drain.Report) {
-	h.byUID.Store(uid, finishedDrain{since, report})
+	h.byUID.Store(uid, finishedDrain{since: since, report: report})
 	h.added()
 	select {
 	case h.news <- struct{}{}:
@@ -43,7 +44,24 @@ func (h *drainHistory) added() <-chan struct{} {
 func (h *drainHistory) find(uid string, since time.Time) (report drain.Report, ok bool) {
 	value, _ := h.byUID.Load(uid)
 	finished, ok := value.(finishedDrain)
-	return finished.report, ok && finished.since.Equal(since)
+	return finished.report, ok && !finished.repeat && finished.since.Equal(since)
+}
+
+// owners returns what the node's last drain knew of the controllers of its pods; nil if there was none since the node
+// was uncordoned.
+func (h *drainHistory) owners(uid string) *drain.Owners {
+	value, _ := h.byUID.Load(uid)
+	finished, _ := value.(finishedDrain)
+	return finished.report.Owners
+}
+
+// repeat has the node drained again, as one that is known.
+func (h *drainHistory) repeat(uid string) {
+	if value, ok := h.byUID.Load(uid); ok {
+		finished, _ := value.(finishedDrain)
+		finished.repeat = true
+		h.byUID.Store(uid, finished)
+	}
 }
 
 func (h *drainHistory) isDrained(n node.Node) bool {

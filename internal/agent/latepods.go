@@ -79,13 +79,12 @@ func (l *latePods) awaitDrain(ctx context.Context) {
 func (l *latePods) keepEmpty(ctx, watching context.Context, n node.Node) {
 	pauses := retry.Backoff(firstLatePause, lastLatePause)
 	for {
-		report, _ := l.history.find(n.UID, n.Mark.Since)
-		if l.drainer.AwaitPod(watching, n.Name, report.Left) != nil {
+		if l.drainer.AwaitPod(watching, n.Name, n.Mark.Since, l.history.owners(n.UID)) != nil {
 			return
 		}
 		if current, ok := l.nodes.Find(n.InstanceID); ok && current.UID == n.UID && isMarkedForNotice(current) {
 			n = current
-			l.history.remove(n.UID)
+			l.history.repeat(n.UID)
 			_ = l.drain(ctx, eventOf(n)) // the observer has been notified of the error
 		}
 		if !retry.Sleep(watching, pauses.Step()) {

@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/retry"
+	"github.com/node-drainer/node-drainer/pkg/drain"
 	"github.com/node-drainer/node-drainer/pkg/event"
 )
 
-func (f drainer) AwaitPod(ctx context.Context, _ string, known []string) error {
-	if !slices.Equal(known, f.report.Left) {
-		f.fact("pods %q are known", known)
+func (f drainer) AwaitPod(ctx context.Context, _ string, _ time.Time, earlier *drain.Owners) error {
+	if earlier != f.report.Owners {
+		f.fact("the owners %v are known", earlier)
 	}
 	f.fact("pods are watched")
 	for _, at := range f.late {
@@ -32,7 +33,7 @@ func (f drainer) AwaitPod(ctx context.Context, _ string, known []string) error {
 func TestLatePods(t *testing.T) {
 	t.Parallel()
 	const until = "47h59m55s"
-	drain := drainedWithoutHook(until)
+	first := drainedWithoutHook(until)
 	again := []string{"cordon until " + until, "drain node-1 until " + until, "exclude"}
 	late := func(at ...time.Duration) given { return func(f *fixture) { f.late = at } }
 	requested := func(cordon string) []string {
@@ -44,17 +45,17 @@ func TestLatePods(t *testing.T) {
 		message source
 		steps   []string
 	}{
-		{"no late pod", nil, maintenance, drain},
+		{"no late pod", nil, maintenance, first},
 		{
 			"the scheduler binds pods a minute and an hour late", late(70*time.Second, time.Hour),
-			maintenance, slices.Concat(drain, again, again),
+			maintenance, slices.Concat(first, again, again),
 		},
-		{"pods that the deadline left are no reason", with(podsLeft, late(70*time.Second)), maintenance, slices.Concat(drain, again)},
+		{"pods that the deadline left are no reason", with(podsLeft, late(70*time.Second)), maintenance, slices.Concat(first, again)},
 		{
 			"the maintenance is over by then: uncordoned, and its pods stay",
-			with(late(time.Hour), scheduled(changes(true, 10*time.Minute, false))), maintenance, append(slices.Clone(drain), "uncordon"),
+			with(late(time.Hour), scheduled(changes(true, 10*time.Minute, false))), maintenance, append(slices.Clone(first), "uncordon"),
 		},
-		{"the node is gone by then", with(late(time.Hour), func(f *fixture) { f.leaves = 10 * time.Minute }), maintenance, drain},
+		{"the node is gone by then", with(late(time.Hour), func(f *fixture) { f.leaves = 10 * time.Minute }), maintenance, first},
 		{
 			"another process has drained the node", with(late(time.Hour), cordoned(event.ScheduledChange, -time.Hour, 48*time.Hour-5*time.Second, 48*time.Hour)),
 			nil, slices.Concat(again, again),

@@ -174,7 +174,7 @@ func (t *terminator) drainNode(
 
 func outcomeOf(r drain.Report) Outcome {
 	switch {
-	case len(r.Left) == 0:
+	case len(r.Left) == 0 && !r.Unverified:
 		return Drained
 	case r.Lost:
 		return NodeLost
@@ -269,6 +269,7 @@ func (t *terminator) drain(
 		report, err := t.drainer.Drain(ctx, drain.Target{
 			Name: n.Name, UID: n.UID, Since: mark.Since, Deadline: deadline, Tighter: tighter,
 			Untainted: mark.InstanceID == "", // it is not on the Node (errCordonLate)
+			Earlier:   t.history.owners(n.UID),
 		})
 		if err != nil {
 			return report, err

@@ -132,6 +132,7 @@ func drainEnvironment(
 			Effect: corev1.TaintEffect(cfg.Node.TaintEffect),
 		},
 		Unreachable: nodes.Unreachable,
+		Dead:        func(name string) bool { return node.IsDead(nodes, name) },
 		Untainted:   func(name string) bool { return node.Untainted(nodes, name) },
 		Stays:       func(name string) bool { return node.Stays(nodes, name) },
 		Kinds: map[string]handover.Kind{

@@ -71,7 +71,8 @@ func nodeIn(o metav1.ListOptions) (string, error) {
 }
 
 func (k podClient) List(_ context.Context, o metav1.ListOptions) (*corev1.PodList, error) {
-	ofNamespace := k.namespace != "" && o == metav1.ListOptions{}
+	ofNamespace := k.namespace != ""
+	named, _ := fields.ParseSelectorOrDie(o.FieldSelector).RequiresExactMatch("metadata.name")
 	node, err := nodeIn(o)
 	if err != nil && !ofNamespace {
 		return nil, err
@@ -80,7 +81,7 @@ func (k podClient) List(_ context.Context, o metav1.ListOptions) (*corev1.PodLis
 	k.c.reads++
 	list := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(k.c.version)}}
 	for key, p := range k.c.pods {
-		if ofNamespace && key.Namespace == k.namespace || !ofNamespace && p.Spec.NodeName == node {
+		if ofNamespace && key.Namespace == k.namespace && (named == "" || named == key.Name) || !ofNamespace && p.Spec.NodeName == node {
 			list.Items = append(list.Items, *p)
 		}
 	}

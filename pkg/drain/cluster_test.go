@@ -49,6 +49,9 @@ type cluster struct {
 	podsNeverEnd bool                    // no kubelet reports the end of pods
 	untainted    atomic.Bool             // the nodes do not have our taint
 	ended        func(pod string)        // called when a pod has ended, if not nil
+	// putBack returns the pod that its controller puts on the node when a pod is told to stop; nil: none.
+	putBack func(*corev1.Pod) *corev1.Pod
+	dead    atomic.Bool // no kubelet answers
 
 	kinds map[string]handover.Kind // of hand-overs
 	stays func(node string) bool
@@ -164,7 +167,7 @@ func (c *cluster) launch(cfg Config) {
 	c.mu.Unlock()
 	var err error
 	env := Environment{
-		Taint: ourTaint, Unreachable: func(string) bool { return false }, Untainted: func(string) bool { return c.untainted.Load() },
+		Taint: ourTaint, Unreachable: func(string) bool { return c.dead.Load() }, Dead: func(string) bool { return c.dead.Load() }, Untainted: func(string) bool { return c.untainted.Load() },
 		Kinds: c.kinds, Stays: c.stays, Restarter: c.restarter, Surger: c.surger,
 	}
 	if c.drainer, err = New(clusterClient{c.fake, c}, cfg, env, c); err != nil {
@@ -315,7 +318,7 @@ func (c *cluster) remove(verb string, key types.NamespacedName, o metav1.DeleteO
 	if p != nil {
 		r.node = p.Spec.NodeName
 	}
-	if r.err = c.decide(verb, p, o); r.err == nil {
+	if r.err = c.decide(verb, key.Name, p, o); r.err == nil {
 		c.terminate(p, o.GracePeriodSeconds)
 	}
 	if c.requests = append(c.requests, r); len(c.requests) > 2_000 {
@@ -325,14 +328,14 @@ func (c *cluster) remove(verb string, key types.NamespacedName, o metav1.DeleteO
 }
 
 // decide is the answer to an eviction or a deletion.
-func (c *cluster) decide(verb string, p *corev1.Pod, o metav1.DeleteOptions) error {
+func (c *cluster) decide(verb, name string, p *corev1.Pod, o metav1.DeleteOptions) error {
 	if c.answer != nil {
 		if err := c.answer(verb); err != nil {
 			return err
 		}
 	}
 	if p == nil || p.UID != *o.Preconditions.UID {
-		return apierrors.NewNotFound(podResource, "")
+		return apierrors.NewNotFound(podResource, name)
 	}
 	a := c.apps[p.Labels["app"]]
 	if a == nil || verb != "evict" || p.DeletionTimestamp != nil {
@@ -369,6 +372,13 @@ func (c *cluster) terminate(p *corev1.Pod, grace *int64) {
 	}
 	if a := c.apps[p.Labels["app"]]; a != nil && !again {
 		c.replace(a)
+	}
+	if c.putBack == nil || again {
+		return
+	}
+	if next := c.putBack(p); next != nil {
+		next.CreationTimestamp = metav1.Now()
+		time.AfterFunc(100*time.Millisecond, func() { c.add(next) })
 	}
 }
 

@@ -10,11 +10,22 @@ import (
 // Decide returns what to do now to empty a node by the deadline. It reads nothing but its arguments.
 func Decide(s State, now, deadline time.Time, p Policy) Step {
 	d := decision{
-		State: s, schedule: schedule{now, s.Since, deadline, s.Unreachable, p},
+		State: s, schedule: schedule{
+			now: now, since: s.Since, deadline: deadline, started: s.Started, grantedUntil: s.GrantedUntil,
+			unreachable: s.Unreachable,
+			deadSince:   s.DeadSince, tierSince: s.TierSince, policy: p,
+		},
 		budgets: budgetSet{now: now, byName: maps.Clone(s.Budgets), blocked: map[string]int{}},
 		step:    Step{Left: leaving(s.Pods), Empty: true, Attached: s.Attached}, turnTaken: map[string]bool{},
 	}
+	for _, pod := range s.Pods {
+		if pod.StayReason == PutBack {
+			d.step.Returned = append(d.step.Returned, pod.Namespace+"/"+pod.Name)
+		}
+	}
+	slices.Sort(d.step.Returned)
 	d.tier = d.openTier()
+	d.step.Tier = d.tier
 	for _, pod := range d.step.Left {
 		if d.takesTurns(pod) {
 			d.budgets.blocked[budgetKey(pod)]++
@@ -23,8 +34,13 @@ func Decide(s State, now, deadline time.Time, p Policy) Step {
 	for _, pod := range d.step.Left {
 		d.consider(pod)
 	}
-	if d.step.Empty {
+	switch {
+	case d.step.Empty:
 		d.considerNode()
+	case d.schedule.isOver():
+		d.step.Done = true
+	case !now.Before(deadline):
+		d.decideAgain(d.schedule.end())
 	}
 	d.step.Lost = d.Unreachable && len(d.step.Left) > 0 &&
 		!slices.ContainsFunc(d.step.Left, func(pod Pod) bool { return !d.schedule.isStuck(pod) })
@@ -71,7 +87,7 @@ func (d *decision) consider(pod Pod) {
 	givenUp, asking := t.givenUp(pod), pendingHandOver{d, pod}
 	d.step.Empty = d.step.Empty && givenUp
 	switch {
-	case givenUp:
+	case givenUp, t.isOver():
 		d.wait(pod, d.reason(pod))
 	case t.awaitsResult(pod):
 		d.wait(pod, d.reason(pod), pod.Try.Next, t.stuckAt(pod))
@@ -85,6 +101,8 @@ func (d *decision) consider(pod Pod) {
 		d.wait(pod, Terminating, t.latestDeletion(pod), t.stuckAt(pod))
 	case pod.Tier > d.tier:
 		d.wait(pod, LaterTier, t.tierStart(pod.Tier), d.earliestDeletion(pod), t.latestDeletion(pod))
+	case pod.Unmounts && len(d.Attached) > 0 && !d.passed(d.volumesEnd()):
+		d.wait(pod, LaterTier, d.earliestDeletion(pod), t.latestDeletion(pod))
 	case t.optedOut(pod):
 		d.wait(pod, pod.WaitReason, pod.WaitUntil, d.earliestDeletion(pod), t.latestDeletion(pod))
 	default:
@@ -158,6 +176,9 @@ func (d *decision) remove(pod Pod) {
 		return
 	}
 	r.Reason, r.Early = AtDeadline, t.now.Before(t.latestDeletion(pod))
+	if end := t.briefEnd(pod); !end.IsZero() && end.Before(t.deadline.Add(-pod.Grace)) {
+		r.Reason = OthersLeft
+	}
 	d.step.Delete = append(d.step.Delete, r)
 	d.budgets.disrupt(pod)
 }
@@ -222,17 +243,25 @@ func (d *decision) considerNode() {
 		d.step.Wait = append(d.step.Wait, Waiting{Reason: Deregistering})
 		d.step.Done = false
 	}
-	emptyAt := d.EmptyAt
-	if emptyAt.IsZero() {
-		emptyAt = d.schedule.now
-	}
-	if len(d.Attached) > 0 && !d.passed(emptyAt.Add(d.schedule.policy.VolumeTimeout)) {
+	if len(d.Attached) > 0 && !d.passed(d.volumesEnd()) {
 		for _, volume := range d.Attached {
 			d.step.Wait = append(d.step.Wait, Waiting{Reason: VolumesAttached, Message: volume})
 		}
 		d.step.Done = false
 	}
 	d.decideAgain(d.schedule.deadline)
+}
+
+// volumesEnd is until when the drain waits for volumes: VolumeTimeout after the last pod has left that could use them.
+func (d *decision) volumesEnd() time.Time {
+	began := d.EmptyAt
+	if start, ok := d.TierSince[d.schedule.policy.volumeTier()]; ok && (began.IsZero() || start.Before(began)) {
+		began = start
+	}
+	if began.IsZero() {
+		began = d.schedule.now
+	}
+	return began.Add(d.schedule.policy.VolumeTimeout)
 }
 
 // passed reports whether the instant has passed. If not, the next decision is due then.

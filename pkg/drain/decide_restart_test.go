@@ -19,13 +19,13 @@ func restarts(changes ...func(*HandOver)) func(*Pod) {
 func TestDecideRollingRestarts(t *testing.T) {
 	on := given{policy: handOverAfter(m)}
 	waits := restarts(answered(handover.Restarting, m))
-	on.expect(t, "all at once, although a budget allows no eviction", 0, "ask a until 15s, b until 15s; again 9m30s",
+	on.expect(t, "all at once, although a budget allows no eviction", 0, "ask a until 1m5s, b until 1m5s; again 9m30s",
 		guarded("a", restarts()), guarded("b", restarts()))
 	on.expect(t, "not in a later tier, or if the pod has opted out", 0, "evict c; wait a later-tier, b opted-out; again 5m0s",
 		pod("a", restarts(), tier(1)), pod("b", restarts(), waiting(OptedOut)), pod("c"))
 	on.expect(t, "a call in flight is waited for", 0, "wait a restarting; again 9m30s", guarded("a", restarts(asking)))
 	on.expect(t, "the rollout is waited for", 20*s, "wait a restarting; again 1m0s", guarded("a", waits))
-	on.expect(t, "and looked at again", m, "ask a until 1m15s; again 9m30s", guarded("a", waits))
+	on.expect(t, "and looked at again", m, "ask a until 2m5s; again 9m30s", guarded("a", waits))
 	on.expect(t, "until the latest deletion", 9*m+20*s, "wait a restarting; again 9m30s",
 		pod("a", restarts(answered(handover.Restarting, 10*m))))
 	on.expect(t, "then the pod is evicted", 9*m+30*s, "evict a in 30s", pod("a", waits))
@@ -37,7 +37,7 @@ func TestDecideRollingRestarts(t *testing.T) {
 	on.expect(t, "a pod that no restart can replace is evicted", 20*s, "evict a; wait b blocked-by-budget x/b; again 9m30s",
 		pod("a", unfit), guarded("b", unfit))
 	failing := restarts(answered(noAnswer, 25*s), failingSince(0))
-	on.expect(t, "a failing call is repeated", 25*s, "ask a until 40s; again 9m30s", pod("a", failing))
+	on.expect(t, "a failing call is repeated", 25*s, "ask a until 1m30s; again 9m30s", pod("a", failing))
 	on.expect(t, "for DRAIN_HAND_OVER_TIMEOUT", m, "evict a", pod("a", failing))
 	given{policy: handOverAfter(0)}.expect(t, "which may be 0", 25*s, "evict a", pod("a", failing))
 	given{leave: true}.expect(t, "with leave the rollout has until the deadline", 9*m+50*s,

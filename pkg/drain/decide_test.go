@@ -169,7 +169,7 @@ func bounds(tiers ...Tier) func(*Policy) { return func(p *Policy) { p.TierList =
 // expect tests in a subtest what is decided about the pods at the instant now, counted from t0.
 func (g given) expect(t *testing.T, name string, now time.Duration, want string, pods ...Pod) {
 	t.Helper()
-	policy, state := defaultPolicy(), State{Since: t0, Pods: pods, Budgets: g.budgets}
+	policy, state := defaultPolicy(), State{Since: t0, Started: at(now), Pods: pods, Budgets: g.budgets}
 	if g.leave {
 		policy.AtDeadline = Leave
 	}

@@ -91,9 +91,10 @@ func (d *Drainer) Synced() bool {
 	return d.pdbs.listed.HasSynced() && (d.policy.VolumeTimeout == 0 || d.volumes.listed.HasSynced())
 }
 
-// Drain empties a node. It returns when a fresh list shows that no pod is left that must leave, or at the
-// deadline, with the pods that are left in the report. While the API server does not answer, Drain retries
-// until ctx ends. The error is the cause of ctx's end.
+// Drain empties a node. It returns when a fresh list shows that no pod is left that must leave, or that those that are
+// left at the deadline may be left; and half a minute after the deadline at the latest, or after the last grace period
+// that it has granted before the deadline. The report names the pods that are left. If the API server does not answer
+// then, these are the pods that the watch has shown last. The error is the cause of ctx's end.
 func (d *Drainer) Drain(ctx context.Context, t Target) (Report, error) {
 	report, err := d.drain(ctx, t)
 	d.observer.DrainEnded(t, report.result(err))
@@ -106,23 +107,33 @@ func (d *Drainer) drain(ctx context.Context, t Target) (Report, error) {
 		return Report{}, err
 	}
 	defer r.stop()
+	calls, cancel := context.WithCancel(ctx) // no request outlives the drain
+	defer cancel()
 	if err := r.start(ctx); err != nil {
 		return Report{}, err
 	}
 	for {
-		step := r.decide(ctx, r.pods.list())
+		records := r.pods.list()
+		r.owners.retain(records)
+		step := r.decide(ctx, records)
 		if t.DryRun {
 			r.progress.report(step, r.removals.report().Total)
 			return r.report(Step{}), nil
 		}
-		r.act(ctx, step)
+		r.act(calls, step)
 		r.wakeBy(r.progress.report(step, r.removals.report().Total))
 		if r.needsRelist(step) {
-			if verified, ok := r.relist(ctx); ok && verified.Done {
+			switch verified, ok := r.relist(ctx); {
+			case ok && verified.Done:
 				return r.report(verified), nil
+			case !ok && r.isOver() && ctx.Err() == nil:
+				report := r.report(step)
+				report.Unverified = true
+				return report, nil
 			}
 			continue // the watch was wrong, or the API server did not answer
 		}
+		r.wakeBy(r.end()) // also if a request has no answer
 		if err := r.wait(ctx, step.Again); err != nil {
 			return Report{}, err
 		}

@@ -13,21 +13,42 @@ const minGrace = time.Second
 // end.
 const terminationLag = 2 * time.Second
 
+// endMargin is how long after the deadline a drain ends, whatever is left: the time for the last requests, and for the
+// kubelet to report the end of the last pods.
+const endMargin = 30 * time.Second
+
+// briefWait is how long a budget, or a webhook, may hold a pod that would return, or that serves nobody any more, when
+// all others have left.
+const briefWait = 30 * time.Second
+
+// deadWait is how long a drain waits for a terminating pod of a dead kubelet: nothing counts its grace period.
+const deadWait = 30 * time.Second
+
 // urgent is how long before the deadline no eviction is delayed any more. A Spot interruption warning leaves two
 // minutes (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html).
 const urgent = 3 * time.Minute
 
 // schedule computes the instants that matter to a pod. A zero instant is never.
 type schedule struct {
-	now, since, deadline time.Time
-	unreachable          bool
-	policy               Policy
+	now, since, deadline, started, grantedUntil time.Time
+	unreachable                                 bool
+	deadSince                                   time.Time
+	tierSince                                   map[int]time.Time
+	policy                                      Policy
 }
+
+// end is when the drain is over, whatever is left: after the deadline, and after the grace periods that it has granted
+// before that. A drain that begins after its deadline has endMargin as well.
+func (t *schedule) end() time.Time {
+	return laterOf(laterOf(t.deadline, t.started), t.grantedUntil).Add(endMargin)
+}
+
+func (t *schedule) isOver() bool { return !t.now.Before(t.end()) }
 
 // givenUp reports whether the drain no longer waits for the pod. At the deadline: the policy says to leave
 // it, its last grace period has passed, or the API server has refused even its deletion. Before: it is stuck.
 func (t *schedule) givenUp(pod Pod) bool {
-	if t.isStuck(pod) {
+	if t.isStuck(pod) || t.hasHeldLong(pod) {
 		return true
 	}
 	if t.now.Before(t.deadline) {
@@ -42,18 +63,44 @@ func (t *schedule) givenUp(pod Pod) bool {
 	return false
 }
 
+// hasHeldLong reports whether a pod that would return has held the node for long enough: the policy says to leave it,
+// the API server refuses even its deletion, or it should have ended.
+func (t *schedule) hasHeldLong(pod Pod) bool {
+	end := t.briefEnd(pod)
+	switch {
+	case end.IsZero(), t.now.Before(end):
+		return false
+	case !t.now.Before(end.Add(pod.Grace + endMargin)):
+		return true
+	}
+	return pod.GraceEndsAt.IsZero() && (t.policy.AtDeadline != Delete || pod.Try.Last == Denied)
+}
+
+// briefEnd is when a pod that would return is removed whatever blocks it; zero while its tier has not started, and for
+// other pods.
+func (t *schedule) briefEnd(pod Pod) time.Time {
+	start, started := t.tierSince[pod.Tier]
+	if !pod.Brief || !started {
+		return time.Time{}
+	}
+	return start.Add(briefWait)
+}
+
 func (t *schedule) isStuck(pod Pod) bool {
 	at := t.stuckAt(pod)
 	return !at.IsZero() && !t.now.Before(at)
 }
 
 // stuckAt is when a terminating pod is considered stuck. On an unreachable node that is early: no kubelet
-// will report its end.
+// may report its end. If the kubelet is dead, nothing counts the grace period either. A pod that has returned holds
+// nothing up.
 func (t *schedule) stuckAt(pod Pod) time.Time {
 	switch {
 	case pod.GraceEndsAt.IsZero():
 		return time.Time{}
-	case t.unreachable:
+	case !t.deadSince.IsZero():
+		return earliest(lastEnd(pod), laterOf(pod.DeletedAt, t.deadSince).Add(deadWait)).Add(terminationLag)
+	case t.unreachable, pod.Returned:
 		return lastEnd(pod).Add(terminationLag)
 	case t.policy.StuckAfter > 0:
 		return lastEnd(pod).Add(max(t.policy.StuckAfter, terminationLag))
@@ -74,13 +121,14 @@ func lastEnd(pod Pod) time.Time {
 // longer than half of the drain is cut to that half, so that the budget has the other half. A terminating pod
 // keeps its grace period until a second before the deadline: the API server would count a shorter one from
 // the first deletion, and the kubelet kills a pod that is past it at once. That also holds for a pod that was
-// deleted in time for a later deadline. A grace period of minGrace is not shortened again.
+// deleted in time for a later deadline. A grace period of minGrace is not shortened again. A pod that would return is
+// deleted earlier.
 func (t *schedule) latestDeletion(pod Pod) time.Time {
 	switch {
 	case t.policy.AtDeadline != Delete:
 		return time.Time{}
 	case pod.GraceEndsAt.IsZero():
-		return t.deadline.Add(-min(max(pod.Grace, minGrace), t.half()))
+		return earliest(t.briefEnd(pod), t.deadline.Add(-min(max(pod.Grace, minGrace), t.half())))
 	case pod.Try.Last == Forced && !pod.Try.EndsAt.After(t.now.Add(minGrace)):
 	case pod.GraceEndsAt.After(t.deadline.Add(time.Second)): // GraceEndsAt is in whole seconds
 		return t.deadline.Add(-minGrace)
@@ -89,6 +137,14 @@ func (t *schedule) latestDeletion(pod Pod) time.Time {
 }
 
 func (t *schedule) half() time.Duration { return t.deadline.Sub(t.since) / 2 }
+
+// laterOf returns the later of two instants.
+func laterOf(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
 
 // firstEviction is when the first pod may be evicted: after the configured delay, but in the first half of the drain,
 // and at once when the drain is urgent.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -11,14 +12,19 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 )
 
 const (
-	// callTimeout bounds a request, so that one without an answer does not stop a drain.
-	callTimeout = 15 * time.Second
+	// readTimeout bounds a request that no admission webhook sees, so that one without an answer does not stop a drain.
+	readTimeout = 15 * time.Second
+	// writeTimeout bounds a request that admission webhooks see. It is longer than the API server takes for all of
+	// them together, since the end of a request in the client ends it in the API server as well, and a webhook that
+	// may be ignored is ignored only when its own time is over (kube-apiserver --request-timeout, which is 1m0s).
+	writeTimeout = 65 * time.Second
 	// lastCallTimeout bounds the last eviction of a pod, and how long it waits for a slot: what that takes is lost
 	// to the grace period if the pod must be deleted. The API server retries conflicts for half a second at a time.
 	lastCallTimeout = 5 * time.Second
@@ -40,9 +46,9 @@ func (r remover) evict(ctx context.Context, removal Removal) error {
 		ObjectMeta:    metav1.ObjectMeta{Namespace: removal.Pod.Namespace, Name: removal.Pod.Name},
 		DeleteOptions: deleteOptions(removal),
 	}
-	timeout := callTimeout
+	timeout := writeTimeout
 	if !removal.Until.IsZero() {
-		timeout = min(max(time.Until(removal.Until), lastCallTimeout), callTimeout)
+		timeout = min(max(time.Until(removal.Until), lastCallTimeout), writeTimeout)
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -51,7 +57,7 @@ func (r remover) evict(ctx context.Context, removal Removal) error {
 
 // delete deletes the pod with this UID, in spite of its budget.
 func (r remover) delete(ctx context.Context, removal Removal) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	return r.send(ctx, http.MethodDelete, removal.Pod, deleteOptions(removal))
 }
@@ -73,10 +79,28 @@ func deleteOptions(r Removal) *metav1.DeleteOptions {
 	return o
 }
 
+// find reads the pod from the API server, not from its cache. It returns nil if there is none with this UID.
+func (r remover) find(ctx context.Context, pod Pod) (*metav1.ObjectMeta, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	list, err := r.client.CoreV1().Pods(pod.Namespace).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, pod.Name).String(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the pod: %w", err)
+	}
+	for i := range list.Items {
+		if found := &list.Items[i].ObjectMeta; string(found.UID) == pod.UID {
+			return found, nil
+		}
+	}
+	return nil, nil
+}
+
 // evictionOutcome classifies the answer to an eviction.
 func evictionOutcome(err error) (Outcome, string) {
 	switch {
-	case err == nil, isGone(err):
+	case err == nil:
 		return Accepted, ""
 	case isBlocked(err):
 		return Blocked, message(err)
@@ -89,7 +113,7 @@ func evictionOutcome(err error) (Outcome, string) {
 // deletionOutcome classifies the answer to a deletion.
 func deletionOutcome(err error) (Outcome, string) {
 	switch {
-	case err == nil, isGone(err):
+	case err == nil:
 		return Forced, ""
 	case isRefusal(err):
 		return Denied, message(err)
@@ -97,9 +121,26 @@ func deletionOutcome(err error) (Outcome, string) {
 	return Deferred, message(err)
 }
 
-// isGone reports whether the pod does not exist any more: 404, there is none of the name; 409, it has another
-// UID.
-func isGone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
+// mayBeGone reports whether the answer says that the pod does not exist any more: 404, there is none of the name; 409,
+// it has another UID. Both may be about something else, such as its PodDisruptionBudget, or the answer of an admission
+// webhook, which chooses its code and details freely.
+func mayBeGone(err error, pod Pod) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return false
+	}
+	details := status.Status().Details
+	return details != nil && details.Kind == "pods" && details.Name == pod.Name && !isDenial(err)
+}
+
+// isDenial reports whether an admission webhook or a ValidatingAdmissionPolicy has denied the request. They choose the
+// code (k8s.io/apiserver/pkg/admission/plugin/webhook/errors: ToStatusErr, and
+// k8s.io/apiserver/pkg/admission/plugin/policy/validating: "denied request").
+func isDenial(err error) bool {
+	text := err.Error()
+	return strings.Contains(text, "admission webhook ") && strings.Contains(text, " denied the request") ||
+		strings.Contains(text, "ValidatingAdmissionPolicy ") && strings.Contains(text, " denied request")
+}
 
 // isBlocked reports whether a budget blocks the eviction: 429 with the cause DisruptionBudget, or 500 that
 // names more than one budget, since the eviction API refuses a pod that two budgets select
@@ -112,16 +153,19 @@ func isBlocked(err error) bool {
 	return apierrors.IsInternalError(err) && strings.Contains(err.Error(), "more than one PodDisruptionBudget")
 }
 
-// isRefusal reports whether a retry would get the same answer, unless the agent's permissions or the pod
-// change.
+// isRefusal reports whether a retry would get the same answer, unless the agent's permissions, the pod or an admission
+// webhook change. A conflict is none: the API server may accept the same request a moment later.
 func isRefusal(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		return false
 	}
-	code := status.Status().Code
-	return code >= http.StatusBadRequest && code < http.StatusInternalServerError &&
-		code != http.StatusTooManyRequests && code != http.StatusRequestTimeout && code != http.StatusUnauthorized
+	switch code := status.Status().Code; code {
+	case http.StatusTooManyRequests, http.StatusRequestTimeout, http.StatusUnauthorized, http.StatusConflict:
+		return isDenial(err)
+	default:
+		return code >= http.StatusBadRequest && code < http.StatusInternalServerError || isDenial(err)
+	}
 }
 
 // message is the text about the budget, without the one around it, or the whole error.

@@ -57,9 +57,15 @@ func TestOutcomes(t *testing.T) {
 		})
 	}
 	check("accepted", nil, Accepted, Forced, podUpdateTimeout)
-	check("404: gone", apierrors.NewNotFound(podResource, "a"), Accepted, Forced, podUpdateTimeout)
-	check("409: another pod has the name", apierrors.NewConflict(podResource, "a", errors.New("the UID in the precondition does not match")),
-		Accepted, Forced, podUpdateTimeout)
+	check("404, and the pod is there", apierrors.NewNotFound(podResource, "a"), Refused, Denied, 0)
+	check("409, and the pod is there", apierrors.NewConflict(podResource, "a", errors.New("changed")), Deferred, Deferred, 0)
+	for _, code := range []int32{403, 404, 409, 429, 500, 503} {
+		check(fmt.Sprint("a webhook denies with ", code), deniedBy("guard.example.com", code), Refused, Denied, 0)
+	}
+	check("a ValidatingAdmissionPolicy denies with 401", &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusUnauthorized,
+		Message: `pods "a" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no`,
+	}}, Refused, Denied, 0)
 	check("429 with the cause DisruptionBudget", blockedError(0), Blocked, Deferred, 0)
 	check("429 with the cause DisruptionBudget and a delay", blockedError(10), Blocked, Deferred, 10*time.Second)
 	check("429 without the cause: rate limit of the API server", apierrors.NewTooManyRequests("busy", 0), Deferred, Deferred, 0)
@@ -93,6 +99,44 @@ func TestMessageOfABlockedEviction(t *testing.T) {
 		got := remover{realClient(t, answering(err))}.evict(t.Context(), Removal{Pod: pod("a")})
 		if _, why := evictionOutcome(got); why != message(err) || strings.Contains(why, "Cannot evict pod") {
 			t.Errorf("got %q, want %q", why, message(err))
+		}
+	}
+}
+
+// deniedBy is what the API server answers if a webhook denies a request with this code.
+func deniedBy(webhook string, code int32) error {
+	return apierrors.FromObject(&metav1.Status{
+		Status: metav1.StatusFailure, Code: code, Message: fmt.Sprintf("admission webhook %q denied the request: busy", webhook),
+	})
+}
+
+// TestMayBeGone: 404 and 409 say that a pod is gone only if they are about the pod, and no webhook's.
+func TestMayBeGone(t *testing.T) {
+	about := func(kind, name string) error {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: kind}, name)
+	}
+	forged := deniedBy("guard.example.com", http.StatusNotFound)
+	var status *apierrors.StatusError
+	if errors.As(forged, &status) {
+		status.ErrStatus.Reason = metav1.StatusReasonNotFound
+		status.ErrStatus.Details = &metav1.StatusDetails{Kind: "pods", Name: "a"}
+	}
+	for _, tt := range []struct {
+		name string
+		err  error
+		want bool
+	}{
+		{"the pod", about("pods", "a"), true},
+		{"another UID", apierrors.NewConflict(podResource, "a", errors.New("the UID in the precondition does not match")), true},
+		{"another pod", about("pods", "b"), false},
+		{"its budget", about("poddisruptionbudgets", "a"), false},
+		{"a conflict of its budget", apierrors.NewConflict(schema.GroupResource{Resource: "poddisruptionbudgets"}, "a", errors.New("changed")), false},
+		{"a webhook that copies the details", forged, false},
+		{"forbidden", errForbidden, false},
+		{"no status", context.DeadlineExceeded, false},
+	} {
+		if got := mayBeGone(tt.err, Pod{Namespace: "x", Name: "a"}); got != tt.want {
+			t.Errorf("%s: got %t", tt.name, got)
 		}
 	}
 }

@@ -187,16 +187,23 @@ func waitViolation(step Step, named map[string]int) string {
 }
 
 func endViolation(s State, step Step, now, deadline time.Time, policy Policy) string {
-	early := now.Before(deadline)
+	early, bound := now.Before(deadline), laterOf(laterOf(deadline, s.Started), s.GrantedUntil).Add(endMargin)
 	for _, p := range step.Left {
-		stuck := !p.GraceEndsAt.IsZero() && now.After(p.GraceEndsAt) && (s.Unreachable || policy.StuckAfter > 0)
-		if step.Done && early && !stuck {
+		stuck := !p.GraceEndsAt.IsZero() && now.After(p.GraceEndsAt) && (s.Unreachable || p.Returned || policy.StuckAfter > 0)
+		dead := !p.GraceEndsAt.IsZero() && !s.DeadSince.IsZero() && now.After(laterOf(s.DeadSince, p.DeletedAt).Add(deadWait))
+		start, started := s.TierSince[p.Tier]
+		held := p.Brief && started && !now.Before(start.Add(briefWait))
+		if step.Done && early && !stuck && !dead && !held {
 			return "done before the deadline though " + p.Name + " is left"
 		}
 	}
 	switch {
-	case step.Done && !step.Empty:
-		return "done, and not empty"
+	case step.Done && !step.Empty && now.Before(bound):
+		return "done before its bound, and not empty"
+	case !step.Done && !now.Before(bound):
+		return "not done at its bound"
+	case !step.Done && !early && (step.Again.IsZero() || step.Again.After(bound)):
+		return "does not decide again at its bound"
 	case step.Done && early && now.Before(s.Since.Add(policy.Settle)):
 		return "done before it has settled"
 	case step.Done && early && now.Before(s.Since.Add(policy.LoadBalancerWait)):

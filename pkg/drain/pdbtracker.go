@@ -163,12 +163,12 @@ func (p *pdbTracker) reserve(name, pod string, lastCall bool) bool {
 		if t.inflight != "" || now.Before(t.probeAt) {
 			return false
 		}
-		t.probeAt = now.Add(2 * callTimeout)
+		t.probeAt = now.Add(2 * writeTimeout)
 	}
 	if t.asked == pod {
 		t.asked = ""
 	}
-	t.reserved[pod], t.inflight = now.Add(2*callTimeout), pod
+	t.reserved[pod], t.inflight = now.Add(2*writeTimeout), pod
 	return true
 }
 
@@ -186,7 +186,7 @@ func (p *pdbTracker) reserveForced(names []string, pod string, early bool) bool 
 	}
 	for _, name := range names {
 		if t := p.find(name); t != nil {
-			t.reserved[pod] = now.Add(2 * callTimeout)
+			t.reserved[pod] = now.Add(2 * writeTimeout)
 		}
 	}
 	return true

@@ -36,6 +36,7 @@ const defaultGrace = corev1.DefaultTerminationGracePeriodSeconds * time.Second
 type Environment struct {
 	Taint       corev1.Taint           // that a node has while it is drained
 	Unreachable func(node string) bool // reports whether the node is not Ready, or gone
+	Dead        func(node string) bool // reports whether its kubelet does not answer, or the node is gone; may be nil
 	Untainted   func(node string) bool // reports whether the watch shows the node without the taint
 	Self        string                 // NAMESPACE/NAME of the pod of this process; empty outside a cluster
 
@@ -71,8 +72,11 @@ func newRules(policy Policy, env Environment) (r rules, err error) {
 type record struct {
 	metav1.ObjectMeta // its name, UID, labels and resource version
 	pod               Pod
-	ignoresBudgets    bool     // the API server does not check its budgets
-	needsTaint        bool     // its DaemonSet creates it again unless the node has our taint
+	ignoresBudgets    bool // the API server does not check its budgets
+	needsTaint        bool // its DaemonSet creates it again unless the node has our taint
+	tolerates         bool // its tolerations let a scheduler bind it to the node in spite of our taint
+	created           time.Time
+	owner             string   // its namespace, and the UID of its controller; empty if it does not return
 	repelled          bool     // no scheduler that sees our taint binds it to the node
 	claims            []string // PersistentVolumeClaims of a pod that stays, or may
 }
@@ -94,6 +98,9 @@ func (r *rules) record(p *corev1.Pod) *record {
 	}
 	leaves := kept.pod.StayReason == ""
 	kept.needsTaint, kept.repelled = leaves && isDaemon(p), leaves && !isDaemon(p) && !r.tolerates(p)
+	if leaves && !isDaemon(p) {
+		kept.owner, kept.created, kept.tolerates = ownerOf(p), p.CreationTimestamp.Time, r.toleratesTaint(p)
+	}
 	if kept.needsTaint || kept.pod.StayReason == DaemonSet || kept.pod.StayReason == Mirror {
 		kept.claims = claims(p)
 	}
@@ -125,7 +132,10 @@ func (r *rules) pod(p *corev1.Pod) Pod {
 		out.Grace = time.Duration(*g) * time.Second
 	}
 	if p.DeletionTimestamp != nil {
-		out.GraceEndsAt = p.DeletionTimestamp.Time
+		out.GraceEndsAt, out.DeletedAt = p.DeletionTimestamp.Time, p.DeletionTimestamp.Time
+		if g := p.DeletionGracePeriodSeconds; g != nil {
+			out.DeletedAt = out.GraceEndsAt.Add(-time.Duration(*g) * time.Second)
+		}
 	}
 	out.Ready, out.UnreadySince = podutils.IsPodReady(p), p.CreationTimestamp.Time
 	for _, c := range p.Status.Conditions {
@@ -133,7 +143,10 @@ func (r *rules) pod(p *corev1.Pod) Pod {
 			out.UnreadySince = c.LastTransitionTime.Time
 		}
 	}
-	out.WaitReason, out.WaitUntil = r.waitReason(p)
+	if p.Status.Phase != corev1.PodPending { // one that has never started can start elsewhere
+		out.WaitReason, out.WaitUntil = r.waitReason(p)
+	}
+	out.Brief, out.Unmounts = isDaemon(p) && out.WaitReason == "", servesVolumes(p)
 	out.HandOver = r.handOver(p)
 	return out
 }
@@ -152,6 +165,14 @@ func (r *rules) stayReason(p *corev1.Pod) StayReason {
 	return ""
 }
 
+// ownerOf names what creates the next pod in place of this one. Pods without a controller count as those of one.
+func ownerOf(p *corev1.Pod) string {
+	if owner := metav1.GetControllerOf(p); owner != nil {
+		return p.Namespace + "/" + string(owner.UID)
+	}
+	return p.Namespace + "/"
+}
+
 func isDaemon(p *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(p)
 	return owner != nil && owner.Kind == "DaemonSet"
@@ -161,25 +182,31 @@ func isDaemon(p *corev1.Pod) bool {
 // taint has no such effect. Of a DaemonSet's pod that means that it would be created again, since that controller
 // honors NoSchedule and NoExecute, too (k8s.io/kubernetes/pkg/controller/daemon: NodeShouldRunDaemonPod).
 func (r *rules) tolerates(p *corev1.Pod) bool {
-	if r.Taint.Effect == corev1.TaintEffectPreferNoSchedule {
-		return true
-	}
+	return r.Taint.Effect == corev1.TaintEffectPreferNoSchedule || r.toleratesTaint(p)
+}
+
+func (r *rules) toleratesTaint(p *corev1.Pod) bool {
 	return slices.ContainsFunc(p.Spec.Tolerations, func(t corev1.Toleration) bool {
 		return t.ToleratesTaint(klog.Background(), &r.Taint, false)
 	})
 }
 
-// tier returns the index of the pod's tier. After those of the configuration come the pods of DaemonSets, which
-// serve the others until they end and do not return, then those that unmount the volumes of the others, and then
-// the pod of this process.
+// returnedTier is the tier of pods that their controllers have put back on the node, and volumeTier that of the pods
+// that unmount the volumes of others.
+func (p Policy) returnedTier() int { return len(p.TierList) }
+func (p Policy) volumeTier() int   { return len(p.TierList) + 2 }
+
+// tier returns the index of the pod's tier. After those of the configuration, and that of pods that have returned, come
+// the pods of DaemonSets, which serve the others until they end and do not return, then those that unmount the volumes
+// of the others, and then the pod of this process.
 func (r *rules) tier(p *corev1.Pod) int {
 	switch {
 	case r.Self == p.Namespace+"/"+p.Name:
-		return len(r.TierList) + 2
+		return r.volumeTier() + 1
 	case servesVolumes(p):
-		return len(r.TierList) + 1
+		return r.volumeTier()
 	case isDaemon(p):
-		return len(r.TierList)
+		return r.returnedTier() + 1
 	}
 	priority := int32(0)
 	if p.Spec.Priority != nil {
@@ -197,7 +224,11 @@ func (r *rules) tier(p *corev1.Pod) int {
 // (https://kubernetes-csi.github.io/docs/node-driver-registrar.html).
 func servesVolumes(p *corev1.Pod) bool {
 	return slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool {
-		return v.HostPath != nil && strings.HasSuffix(strings.TrimRight(v.HostPath.Path, "/"), "/plugins_registry")
+		if v.HostPath == nil {
+			return false
+		}
+		path := strings.ReplaceAll(v.HostPath.Path, `\`, "/") // on Windows
+		return strings.HasSuffix(strings.TrimRight(path, "/"), "/plugins_registry")
 	})
 }
 

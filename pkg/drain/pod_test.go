@@ -72,19 +72,19 @@ func TestClassifyPods(t *testing.T) {
 	check("a pod that has failed", usual, Pod{StayReason: Finished}, phase(corev1.PodFailed))
 	check("a pod in phase Unknown must leave", usual, nothing, phase(corev1.PodUnknown))
 	check("a finished pod of a DaemonSet is finished: its volumes are not in use",
-		usual, Pod{StayReason: Finished, Tier: 3}, daemon, phase(corev1.PodFailed))
-	check("a pod of a DaemonSet that does not tolerate our taint must leave, after all tiers", usual, Pod{Tier: 3}, daemon)
-	check("whatever its priority", usual, Pod{Tier: 3}, daemon, priority(2_000_001_000))
-	check("but before the node plugin of a CSI driver, which is one of a DaemonSet too", usual, Pod{Tier: 4}, daemon, path("/var/lib/kubelet/plugins_registry"))
+		usual, Pod{StayReason: Finished, Tier: 4}, daemon, phase(corev1.PodFailed))
+	check("a pod of a DaemonSet that does not tolerate our taint must leave, after all tiers", usual, Pod{Tier: 4}, daemon)
+	check("whatever its priority", usual, Pod{Tier: 4}, daemon, priority(2_000_001_000))
+	check("but before the node plugin of a CSI driver, which is one of a DaemonSet too", usual, Pod{Tier: 5}, daemon, path("/var/lib/kubelet/plugins_registry"))
 	check("a pod of a DaemonSet that tolerates all taints stays",
-		usual, Pod{StayReason: DaemonSet, Tier: 3}, daemon, tolerating(corev1.Toleration{Operator: corev1.TolerationOpExists}))
+		usual, Pod{StayReason: DaemonSet, Tier: 4}, daemon, tolerating(corev1.Toleration{Operator: corev1.TolerationOpExists}))
 	check("a pod of a DaemonSet that tolerates our taint stays",
-		usual, Pod{StayReason: DaemonSet, Tier: 3}, daemon,
+		usual, Pod{StayReason: DaemonSet, Tier: 4}, daemon,
 		tolerating(corev1.Toleration{Key: ourTaint.Key, Operator: corev1.TolerationOpExists, Effect: "NoSchedule"}))
 	check("a pod of a DaemonSet that tolerates another effect must leave",
-		usual, Pod{Tier: 3}, daemon, tolerating(corev1.Toleration{Key: ourTaint.Key, Operator: corev1.TolerationOpExists, Effect: "NoExecute"}))
+		usual, Pod{Tier: 4}, daemon, tolerating(corev1.Toleration{Key: ourTaint.Key, Operator: corev1.TolerationOpExists, Effect: "NoExecute"}))
 	check("a pod of a DaemonSet that tolerates other taints must leave",
-		usual, Pod{Tier: 3}, daemon, tolerating(corev1.Toleration{Key: "node.kubernetes.io/unschedulable", Operator: corev1.TolerationOpExists}))
+		usual, Pod{Tier: 4}, daemon, tolerating(corev1.Toleration{Key: "node.kubernetes.io/unschedulable", Operator: corev1.TolerationOpExists}))
 	check("a pod of another controller must leave, whatever it tolerates",
 		usual, nothing, controlled(owners["ReplicaSet"]), tolerating(corev1.Toleration{Operator: corev1.TolerationOpExists}))
 
@@ -95,10 +95,10 @@ func TestClassifyPods(t *testing.T) {
 	check("the last tier", threeTiers, Pod{Tier: 2}, priority(2_000_001_000))
 	check("system-cluster-critical", usual, Pod{Tier: 1}, priority(2_000_000_000))
 	check("system-node-critical", usual, Pod{Tier: 2}, priority(2_000_001_000))
-	check("the node plugin of a CSI driver", usual, Pod{Tier: 4}, priority(2_000_001_000), path("/var/lib/kubelet/plugins_registry/"))
-	check("the node plugin of a CSI driver, with another kubelet directory", usual, Pod{Tier: 4}, path("/data/kubelet/plugins_registry"))
+	check("the node plugin of a CSI driver", usual, Pod{Tier: 5}, priority(2_000_001_000), path("/var/lib/kubelet/plugins_registry/"))
+	check("the node plugin of a CSI driver, with another kubelet directory", usual, Pod{Tier: 5}, path("/data/kubelet/plugins_registry"))
 	check("a pod that mounts another directory of the host", usual, nothing, path("/var/lib/kubelet/plugins_registry/own"), path("/var/log"))
-	check("our own pod", usual, Pod{Tier: 5}, func(p *corev1.Pod) { p.Name = "agent" }, path("/var/lib/kubelet/plugins_registry"))
+	check("our own pod", usual, Pod{Tier: 6}, func(p *corev1.Pod) { p.Name = "agent" }, path("/var/lib/kubelet/plugins_registry"))
 	check("a pod of the same name in another namespace", usual, nothing, func(p *corev1.Pod) { p.Name, p.Namespace = "agent", "y" })
 
 	// Annotations.
@@ -174,7 +174,7 @@ func TestReadGracePeriodAndReadiness(t *testing.T) {
 		}},
 	}
 	want := Pod{
-		Namespace: "x", Name: "a", UID: "u", Ready: true, UnreadySince: at(-time.Second), Grace: 90 * time.Second, GraceEndsAt: t0,
+		Namespace: "x", Name: "a", UID: "u", Ready: true, UnreadySince: at(-time.Second), Grace: 90 * time.Second, GraceEndsAt: t0, DeletedAt: t0,
 	}
 	if diff := cmp.Diff(want, newTestRules(t, usual).pod(p)); diff != "" {
 		t.Error(diff)

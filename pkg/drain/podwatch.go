@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -22,6 +23,13 @@ import (
 // the API server does not answer.
 const lastList = 10 * time.Second
 
+// lastListTimeout bounds a list that begins when the drain is over whatever it shows, and podsPerPage is how many pods
+// a page of a list has.
+const (
+	lastListTimeout = 5 * time.Second
+	podsPerPage     = 100
+)
+
 // podWatch knows the pods of a node by a watch, corrected by lists: a watch may be behind, or cut off while
 // the API server answers other requests.
 type podWatch struct {
@@ -32,6 +40,7 @@ type podWatch struct {
 	unshown  map[string]*record  // pods that a list has shown and the watch does not show yet, by UID
 	gone     map[string]struct{} // pods that the watch shows and a later list has not shown, by UID
 	nextList time.Time           // no list before this
+	failures int                 // of lists, one after the other
 	pauses   wait.Backoff        // between lists
 }
 
@@ -61,9 +70,10 @@ func newPodWatch(d *Drainer, node string, changed func(), added func(*record)) (
 	return w, err
 }
 
-// AwaitPod returns nil when a pod is on the node that must leave it and is not in known, which lists pods as
-// NAMESPACE/NAME; or the cause of ctx's end. A list verifies what the watch shows, which may be behind.
-func (d *Drainer) AwaitPod(ctx context.Context, node string, known []string) error {
+// AwaitPod returns nil when a pod is on the node, which was cordoned at the time since, that must leave it and that an
+// earlier drain has not known, nor told its controller to keep away; or the cause of ctx's end. A list verifies what the
+// watch shows, which may be behind.
+func (d *Drainer) AwaitPod(ctx context.Context, node string, since time.Time, earlier *Owners) error {
 	changed := make(chan struct{}, 1)
 	w, err := newPodWatch(d, node, func() {
 		select {
@@ -79,9 +89,8 @@ func (d *Drainer) AwaitPod(ctx context.Context, node string, known []string) err
 	watch.Go(func() { w.informer.RunWithContext(watching) })
 	defer watch.Wait()
 	defer stop()
-	isNew := func(rec *record) bool {
-		return rec.pod.StayReason == "" && !slices.Contains(known, rec.pod.Namespace+"/"+rec.pod.Name)
-	}
+	owners := earlier.clone()
+	isNew := func(rec *record) bool { return owners.isNew(rec, since) }
 	for !slices.ContainsFunc(w.list(), isNew) || !w.mayHave(ctx, isNew) {
 		select {
 		case <-changed:
@@ -95,7 +104,7 @@ func (d *Drainer) AwaitPod(ctx context.Context, node string, known []string) err
 // mayHave reports whether a list shows a pod that matches. It returns true if the API server does not answer: the
 // drain that follows lists the pods again.
 func (w *podWatch) mayHave(ctx context.Context, matches func(*record) bool) bool {
-	records, err := w.fetch(ctx)
+	records, err := w.fetch(ctx, readTimeout)
 	return err != nil && ctx.Err() == nil || slices.ContainsFunc(records, matches)
 }
 
@@ -141,12 +150,18 @@ func (w *podWatch) claims() []string {
 // isBehind reports whether the watch is known, or suspected, to be behind.
 func (w *podWatch) isBehind() bool { return w.suspect.Load() || len(w.unshown) > 0 }
 
-// relist lists the pods from the API server, not from its cache, and corrects what the watch shows.
-func (w *podWatch) relist(ctx context.Context) ([]*record, error) {
+// relist lists the pods from the API server, not from its cache, and corrects what the watch shows. A list that fails
+// gets more time at the next try, but it does not last longer than until the end of the drain, or for lastListTimeout if
+// that has come: an API server before Kubernetes 1.31 reads all pods of the cluster from etcd for it.
+func (w *podWatch) relist(ctx context.Context, end time.Time) ([]*record, error) {
 	before := w.shown()
-	records, err := w.fetch(ctx)
+	timeout := min(readTimeout<<min(w.failures, 2), max(time.Until(end), lastListTimeout))
+	records, err := w.fetch(ctx, timeout)
 	if err == nil && w.correct(before, records) {
 		w.pauses = retry.Backoff(firstRetry, lastList)
+	}
+	if w.failures++; err == nil {
+		w.failures = 0
 	}
 	w.nextList = time.Now().Add(w.pauses.Step())
 	return records, err
@@ -171,17 +186,33 @@ func (w *podWatch) correct(before map[string]*record, records []*record) (agrees
 	return len(w.unshown)+len(before) == 0
 }
 
-func (w *podWatch) fetch(ctx context.Context) ([]*record, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+func (w *podWatch) fetch(ctx context.Context, timeout time.Duration) (records []*record, err error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	out, err := w.drainer.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx,
-		metav1.ListOptions{FieldSelector: onNode(w.node)})
+	err = w.drainer.eachPod(ctx, metav1.NamespaceAll, metav1.ListOptions{FieldSelector: onNode(w.node)},
+		func(p *corev1.Pod) { records = append(records, w.drainer.rules.record(p)) })
 	if err != nil {
 		return nil, fmt.Errorf("list the pods of node %s: %w", w.node, err)
 	}
-	records := make([]*record, 0, len(out.Items))
-	for i := range out.Items {
-		records = append(records, w.drainer.rules.record(&out.Items[i]))
-	}
 	return records, nil
+}
+
+// eachPod calls use for the pods that a consistent list returns. It lists them in pages, so that pods with large
+// annotations, each of which may take more than a megabyte, are not all in memory at the same time. use must not keep
+// the pod.
+func (d *Drainer) eachPod(
+	ctx context.Context, namespace string, o metav1.ListOptions, use func(*corev1.Pod),
+) error {
+	for o.Limit = podsPerPage; ; {
+		page, err := d.client.CoreV1().Pods(namespace).List(ctx, o)
+		if err != nil {
+			return err
+		}
+		for i := range page.Items {
+			use(&page.Items[i])
+		}
+		if o.Continue = page.Continue; o.Continue == "" {
+			return nil
+		}
+	}
 }

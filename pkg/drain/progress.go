@@ -31,6 +31,8 @@ type Target struct {
 	Since, Deadline time.Time // when the node was cordoned to be drained; by when it must be empty
 	// Tighter delivers new deadlines during the drain. Those that are not earlier are ignored. It may be nil.
 	Tighter <-chan time.Time
+	// Earlier is what an earlier drain of the node knew, since it was cordoned last; nil if there was none.
+	Earlier *Owners
 	// Untainted is set if the node could not be tainted before the drain.
 	Untainted bool
 	// DryRun makes Drain decide once, report what it would do, and change nothing.
@@ -88,6 +90,8 @@ func (w WaitCount) String() string {
 		Restarting:      "wait for a rolling restart to replace them",
 		BackingOff:      "wait for the API server",
 		VolumesAttached: "volumes are still attached",
+		Terminating:     "are still terminating",
+		Requested:       "wait for an answer of the API server",
 	}[w.Reason]
 }
 
@@ -115,6 +119,12 @@ type Report struct {
 	Left   []string // NAMESPACE/NAME of the pods that were left at the deadline, or that were stuck
 	Lost   bool     // the node is not Ready, or gone, and the grace periods of all pods that are left are over
 	Took   time.Duration
+	Why    []WaitCount // what the pods that are left wait for; most pods first
+	// Returned are the NAMESPACE/NAME of pods that their controllers have put back on the node, and that stay.
+	Returned []string
+	// Unverified is set if no list has shown which pods are left, since the API server did not answer.
+	Unverified bool
+	Owners     *Owners // for a drain that repeats this one
 }
 
 func (r Report) result(err error) Result {
@@ -123,7 +133,7 @@ func (r Report) result(err error) Result {
 		return Interrupted
 	case r.Lost:
 		return NodeLost
-	case len(r.Left) > 0:
+	case len(r.Left) > 0, r.Unverified:
 		return LeftBehind
 	case r.Forced > 0:
 		return ByForce
@@ -221,7 +231,22 @@ func countWaits(step Step) []WaitCount {
 			n[WaitCount{Reason: w.Reason, Budget: w.Budget, Webhook: w.Webhook}]++
 		}
 	}
-	out := make([]WaitCount, 0, len(n))
+	return sorted(n)
+}
+
+// countLeft counts what the pods wait for that a drain leaves behind.
+func countLeft(last Step) []WaitCount {
+	n := map[WaitCount]int{}
+	for _, w := range last.Wait {
+		if w.Pod.UID != "" {
+			n[WaitCount{Reason: w.Reason, Budget: w.Budget, Webhook: w.Webhook}]++
+		}
+	}
+	return sorted(n)
+}
+
+func sorted(n map[WaitCount]int) []WaitCount {
+	var out []WaitCount
 	for w, pods := range n {
 		w.Pods = pods
 		out = append(out, w)

@@ -39,7 +39,7 @@ func TestWaitCountString(t *testing.T) {
 	if got := strings.Join(Results(), " "); got != "drained by-force left-behind node-lost interrupted" {
 		t.Errorf("results: %s", got)
 	}
-	if got := strings.Join(ForceReasons(), " "); got != "deadline unhealthy" {
+	if got := strings.Join(ForceReasons(), " "); got != "deadline unhealthy others-left" {
 		t.Errorf("reasons to force: %s", got)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/node-drainer/node-drainer/pkg/handover"
@@ -122,15 +123,11 @@ func isAlike(a, b handover.Pod) bool {
 // listPods lists the pods of a namespace, from the API server and not from its cache: a member that is missing must not
 // be overlooked.
 func (d *Drainer) listPods(ctx context.Context, namespace string) ([]handover.Pod, error) {
-	list, err := d.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, err
-	}
-	pods := make([]handover.Pod, 0, len(list.Items))
-	for i := range list.Items {
-		pod := handOverPod(&list.Items[i])
+	var pods []handover.Pod
+	err := d.eachPod(ctx, namespace, metav1.ListOptions{}, func(p *corev1.Pod) {
+		pod := handOverPod(p)
 		pod.Stays = d.rules.Stays(pod.Node)
 		pods = append(pods, *pod)
-	}
-	return pods, nil
+	})
+	return pods, err
 }

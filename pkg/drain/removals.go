@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -22,6 +23,8 @@ type removals struct {
 	seen   map[string]struct{}           // the pods that had to leave, by UID
 	queued map[string]context.CancelFunc // by UID: end the wait for a slot
 	forced map[string]struct{}           // those that were removed in spite of their budget or annotations, by UID
+	// granted is when the grace periods end that were granted before the deadline, by UID.
+	granted map[string]time.Time
 }
 
 // fillTries adds to the pods what has been tried, and forgets what was tried with pods that are not leaving
@@ -134,6 +137,11 @@ func (a *removals) giveUp(ctx context.Context, removal Removal) {
 func (a *removals) evict(ctx context.Context, removal Removal) {
 	err := a.drainer.remover.evict(ctx, removal)
 	outcome, message := evictionOutcome(err)
+	if gone, checked := a.verifyGone(ctx, removal.Pod, err); gone {
+		outcome, message, err = Accepted, "", nil
+	} else if !checked {
+		outcome = Deferred
+	}
 	if outcome == Accepted {
 		a.drainer.observer.PodEvicted(a.target(), removal, time.Since(a.started))
 		if removal.Reason != "" && a.markForced(removal.Pod.UID) {
@@ -146,10 +154,51 @@ func (a *removals) evict(ctx context.Context, removal Removal) {
 func (a *removals) forceDelete(ctx context.Context, removal Removal) {
 	err := a.drainer.remover.delete(ctx, removal)
 	outcome, message := deletionOutcome(err)
+	if gone, checked := a.verifyGone(ctx, removal.Pod, err); gone {
+		outcome, message, err = Accepted, "", nil
+	} else if !checked {
+		outcome = Deferred
+	}
 	if outcome == Forced && a.markForced(removal.Pod.UID) {
 		a.drainer.observer.PodForced(a.target(), removal)
 	}
 	a.finish(ctx, removal, outcome, message, err)
+}
+
+// verifyGone reports whether a pod is gone, or terminating, of which the answer says that it may be gone: a read must
+// agree. If the read fails, that is not known; then checked is false.
+func (a *removals) verifyGone(ctx context.Context, pod Pod, answer error) (gone, checked bool) {
+	if answer == nil || !mayBeGone(answer, pod) {
+		return false, true
+	}
+	found, err := a.drainer.remover.find(ctx, pod)
+	if err != nil {
+		return false, false
+	}
+	a.pods.suspect.Store(true) // the watch may show it still
+	return found == nil || found.DeletionTimestamp != nil, true
+}
+
+// grant records until when a pod may run that has been told to stop. What is granted after the deadline does not count.
+func (a *removals) grant(removal Removal, now time.Time) {
+	deadline := a.target().Deadline
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if now.Before(deadline) {
+		a.granted[removal.Pod.UID] = now.Add(cmp.Or(removal.Grace, removal.Pod.Grace))
+	}
+}
+
+// grantedUntil returns when the last grace period ends that was granted to the pods that are leaving, and forgets those
+// of others; zero if none was granted.
+func (a *removals) grantedUntil(leaving map[string]struct{}) (until time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	deleteMissing(a.granted, leaving)
+	for _, end := range a.granted {
+		until = laterOf(until, end)
+	}
+	return until
 }
 
 // markForced records that the pod was removed in spite of its budget or annotations, and reports whether it is
@@ -170,11 +219,12 @@ func (a *removals) finish(ctx context.Context, removal Removal, outcome Outcome,
 	}
 	a.release(removal, outcome)
 	pod := removal.Pod
+	now := time.Now()
 	a.mu.Lock()
-	a.tries[pod.UID] = removal.next(outcome, message, err, time.Now())
+	a.tries[pod.UID] = removal.next(outcome, message, err, now)
 	a.mu.Unlock()
-	if err != nil && isGone(err) {
-		a.pods.suspect.Store(true)
+	if outcome == Accepted || outcome == Forced {
+		a.grant(removal, now)
 	}
 	switch outcome {
 	case Blocked:

@@ -25,7 +25,7 @@ func (p pendingHandOver) restart() {
 		return
 	}
 	p.step.Release = append(p.step.Release, Release{
-		Removal: Removal{Pod: p.pod}, Until: earliest(t.now.Add(callTimeout), t.latestRemoval(p.pod)),
+		Removal: Removal{Pod: p.pod}, Until: earliest(t.now.Add(writeTimeout), t.latestRemoval(p.pod)),
 	})
 	p.decideAgain(t.latestRemoval(p.pod))
 }

@@ -33,6 +33,11 @@ type run struct {
 	started  time.Time
 	wakeAt   time.Time // when wait returns at the latest; zero if it is not set
 
+	owners       *Owners
+	tierSince    map[int]time.Time // when each tier has started for the first time
+	grantedUntil time.Time         // when the last grace period ends that was granted before the deadline
+	deadSince    time.Time         // since when the drain knows that the kubelet is dead; zero if it is not
+
 	selections  map[string]selection // of budgets, by UID of the pod
 	budgetsRead map[string]struct{}  // whose changes wake this drain
 
@@ -52,6 +57,7 @@ func newRun(d *Drainer, t Target) (*run, error) {
 		drainer: d, node: t, started: time.Now(), cancel: func() {}, unsubscribe: func() {},
 		waiter:     &waiter{name: t.Name, deadline: t.Deadline, changed: make(chan struct{}, 1)},
 		selections: map[string]selection{}, budgetsRead: map[string]struct{}{},
+		owners: t.Earlier.clone(), tierSince: map[int]time.Time{},
 		volumes: &nodeVolumes{tracker: d.volumes, drainer: d, node: t.Name, bound: map[string]string{}},
 	}
 	var err error
@@ -61,7 +67,7 @@ func newRun(d *Drainer, t Target) (*run, error) {
 	r.removals = &removals{
 		drainer: d, target: r.target, wakeUp: r.waiter.wakeUp, pods: r.pods, started: r.started,
 		tries: map[string]Try{}, seen: map[string]struct{}{}, forced: map[string]struct{}{},
-		queued: map[string]context.CancelFunc{},
+		queued: map[string]context.CancelFunc{}, granted: map[string]time.Time{},
 	}
 	r.removals.handOvers = &handOvers{drainer: d, removals: r.removals, asked: map[string]*asked{}}
 	r.progress = &progressReporter{
@@ -71,16 +77,24 @@ func newRun(d *Drainer, t Target) (*run, error) {
 }
 
 // start watches the pods of the node, and returns when they have been listed once, and the budgets as well if
-// that does not take too long.
+// that does not take too long; or at the end of the drain.
 func (r *run) start(ctx context.Context) error {
 	watching, cancel := context.WithCancel(ctx)
 	r.cancel = cancel
 	r.workers.Go(func() { r.pods.informer.RunWithContext(watching) })
 	r.unsubscribe = r.drainer.volumes.subscribe(r.waiter)
-	if !cache.WaitFor(ctx, "", r.pods.informer.HasSyncedChecker()) {
-		return context.Cause(ctx)
+	listing, end := context.WithDeadline(ctx, r.end())
+	defer end()
+	if !cache.WaitFor(listing, "", r.pods.informer.HasSyncedChecker()) {
+		return context.Cause(ctx) // nil if the drain is over
 	}
 	return r.awaitBudgets(watching)
+}
+
+// end is when the drain is over, whatever is left.
+func (r *run) end() time.Time {
+	t := schedule{deadline: r.waiter.deadline, started: r.started, grantedUntil: r.grantedUntil}
+	return t.end()
 }
 
 // stop ends the watch, gives up the demands on budgets, and waits for requests in flight.
@@ -140,18 +154,24 @@ func (r *run) target() Target {
 // decide returns the next step, given the pods on the node.
 func (r *run) decide(ctx context.Context, records []*record) Step {
 	s := State{
-		Since: r.node.Since, Unreachable: r.drainer.rules.Unreachable(r.node.Name), EmptyAt: r.volumes.emptyAt,
+		Since: r.node.Since, Started: r.started, Unreachable: r.drainer.rules.Unreachable(r.node.Name), EmptyAt: r.volumes.emptyAt,
+		DeadSince: r.observeKubelet(), TierSince: r.tierSince,
 		Budgets: map[string]Budget{}, SchedulerWait: r.drainer.delay.wait(), TurnsTaken: map[string]bool{},
 	}
+	r.owners.add(records, r.node.Since)
 	leaving := make(map[string]struct{}, len(records))
-	untainted := r.isUntainted()
+	untainted, volumesAreIdle := r.isUntainted(), true
 	for _, rec := range records {
 		pod := rec.pod
 		if rec.needsTaint && untainted {
 			pod.StayReason = DaemonSet
 		}
 		if pod.StayReason == "" {
+			r.owners.fill(&pod, r.drainer.policy)
+		}
+		if pod.StayReason == "" {
 			leaving[pod.UID] = struct{}{}
+			volumesAreIdle = volumesAreIdle && pod.Tier >= r.drainer.policy.volumeTier()
 			pod.Budgets = r.budgetsOf(rec, s.Budgets)
 			if pod.HandOver.Kind != "" || pod.HandOver.Starting {
 				s.TurnsTaken[pod.Namespace] = r.drainer.turns.isTaken(pod.Namespace, r.waiter)
@@ -162,12 +182,32 @@ func (r *run) decide(ctx context.Context, records []*record) Step {
 	r.removals.handOvers.fill(s.Pods, leaving)
 	r.removals.fillTries(s.Pods, leaving)
 	deleteMissing(r.selections, leaving)
-	if len(leaving) == 0 || !r.volumes.emptyAt.IsZero() {
+	if volumesAreIdle || !r.volumes.emptyAt.IsZero() {
 		s.Attached = r.volumes.attached(ctx, r.pods.claims())
 	}
+	s.GrantedUntil = r.removals.grantedUntil(leaving)
+	r.grantedUntil = s.GrantedUntil
 	step := Decide(s, time.Now(), r.waiter.deadline, r.drainer.policy)
 	r.volumes.setEmpty(step.Empty)
+	if _, started := r.tierSince[step.Tier]; !started && len(step.Left) > 0 {
+		r.tierSince[step.Tier] = time.Now()
+		r.waiter.wakeUp() // what this tier waits for counts from now
+	}
 	return step
+}
+
+// isOver reports whether the drain ends now, whatever is left.
+func (r *run) isOver() bool { return !time.Now().Before(r.end()) }
+
+// observeKubelet returns since when the drain knows that the kubelet of the node is dead; zero if it is not.
+func (r *run) observeKubelet() time.Time {
+	switch dead := r.drainer.rules.Dead != nil && r.drainer.rules.Dead(r.node.Name); {
+	case !dead:
+		r.deadSince = time.Time{}
+	case r.deadSince.IsZero():
+		r.deadSince = time.Now()
+	}
+	return r.deadSince
 }
 
 // observeBinding observes how late the scheduler has bound a pod to the node. It observes nothing if the taint
@@ -225,6 +265,7 @@ func (r *run) act(ctx context.Context, step Step) {
 		r.wakeBy(time.Now().Add(contentionPause))
 	}
 	for _, release := range step.Release {
+		r.owners.tell(release.Removal.Pod.UID)
 		if !r.removals.handOvers.start(ctx, release) {
 			postpone(release.Removal.Pod, BlockedByBudget)
 		}
@@ -234,6 +275,7 @@ func (r *run) act(ctx context.Context, step Step) {
 			postpone(removal.Pod, BlockedByBudget)
 			continue
 		}
+		r.owners.tell(removal.Pod.UID)
 		r.removals.start(ctx, removal, r.removals.evict)
 	}
 	for _, removal := range step.Delete {
@@ -241,6 +283,7 @@ func (r *run) act(ctx context.Context, step Step) {
 			postpone(removal.Pod, Misconfigured) // blocked, and not to be evicted
 			continue
 		}
+		r.owners.tell(removal.Pod.UID)
 		r.removals.start(ctx, removal, r.removals.forceDelete)
 	}
 	for _, w := range step.Wait {
@@ -255,7 +298,7 @@ func (r *run) needsRelist(step Step) bool {
 	if !step.Done && !r.pods.isBehind() {
 		return false
 	}
-	if time.Now().Before(r.pods.nextList) {
+	if !r.isOver() && time.Now().Before(r.pods.nextList) {
 		r.wakeBy(r.pods.nextList)
 		return false
 	}
@@ -264,7 +307,7 @@ func (r *run) needsRelist(step Step) bool {
 
 // relist decides again by a fresh list from the API server. It returns false if there was no answer.
 func (r *run) relist(ctx context.Context) (Step, bool) {
-	records, err := r.pods.relist(ctx)
+	records, err := r.pods.relist(ctx, r.end())
 	if err != nil {
 		if ctx.Err() == nil {
 			r.drainer.observer.KubernetesFailed("verify that node "+r.node.Name+" is empty", err)
@@ -315,6 +358,7 @@ func (r *run) report(last Step) Report {
 		report.Left = append(report.Left, pod.Namespace+"/"+pod.Name)
 	}
 	slices.Sort(report.Left)
+	report.Why, report.Returned, report.Owners = countLeft(last), last.Returned, r.owners
 	if len(last.Attached) > 0 {
 		r.drainer.observer.VolumesStillAttached(r.target(), last.Attached)
 	}

@@ -5,13 +5,20 @@ import "time"
 // State is what a decision is made from: the pods of one node, and the budgets that protect them.
 type State struct {
 	Since       time.Time         // when the node was cordoned to be drained
-	Unreachable bool              // no kubelet reports the end of pods: the node is not Ready, or gone
+	Started     time.Time         // when this process began the drain, which may be after the deadline
+	Unreachable bool              // no kubelet may report the end of pods: the node is not Ready, or gone
+	DeadSince   time.Time         // since when no kubelet counts grace periods: its Node is Unknown or gone; zero if one does
 	Pods        []Pod             // every pod on the node
 	Budgets     map[string]Budget // the PodDisruptionBudgets of these pods, by NAMESPACE/NAME
 	EmptyAt     time.Time         // when the last pod was gone; zero if one is left
 	// SchedulerWait is how long after Since the scheduler may still bind pods to the node; zero if it is not late.
 	SchedulerWait time.Duration
 	Attached      []string // volumes of pods that have left or must leave, still attached to the node
+	// TierSince is when each tier has started for the first time; none if it has not.
+	TierSince map[int]time.Time
+	// GrantedUntil is when the last grace period ends that the drain has granted to a pod that is left, before its
+	// deadline; zero if it has granted none.
+	GrantedUntil time.Time
 	// TurnsTaken are the namespaces of which another pod is asked, or evicted after that. It may be on another node.
 	TurnsTaken map[string]bool
 }
@@ -27,6 +34,10 @@ type Pod struct {
 	UnreadySince time.Time     // of a pod that is not Ready
 	Grace        time.Duration // the pod's termination grace period
 	GraceEndsAt  time.Time     // of a terminating pod: its deletionTimestamp
+	DeletedAt    time.Time     // of a terminating pod: when its grace period began
+	Returned     bool          // its controller has put it on the node after the cordon
+	Brief        bool          // when its tier has started, what blocks it holds it for briefWait only
+	Unmounts     bool          // the volumes of other pods cannot be unmounted without it
 	WaitReason   WaitReason    // why the drain waits for its end instead of evicting it; empty if it does not
 	WaitUntil    time.Time     // when that wait is over; zero is at the deadline
 	Budgets      []string      // the PodDisruptionBudgets that protect it, as NAMESPACE/NAME
@@ -42,6 +53,8 @@ const (
 	DaemonSet StayReason = "daemonset" // its controller would create it again on the node
 	Mirror    StayReason = "mirror"    // a static pod, which the kubelet runs from a file
 	Finished  StayReason = "finished"  // none of its containers runs any more
+	// PutBack is a pod that its controller has put on the node after it was asked to move another one.
+	PutBack StayReason = "put-back"
 )
 
 // Try is the result of the attempts to evict or delete a pod.
@@ -128,9 +141,11 @@ type Step struct {
 	Delete   []Removal
 	Wait     []Waiting
 	Left     []Pod     // every pod that must leave and is still on the node
+	Returned []string  // NAMESPACE/NAME of the pods that stay because their controllers have put them back, sorted
 	Lost     bool      // no kubelet reports the end of the pods that are left, and their grace periods are over
 	Attached []string  // volumes that are still attached
 	Empty    bool      // no pod is left that the drain waits for
+	Tier     int       // the last tier that has started
 	Again    time.Time // decide again by then; zero if only a change can lead to another step
 	Done     bool      // the drain is over: the node is empty, or the deadline has passed
 }
@@ -168,12 +183,15 @@ type ForceReason string
 
 // The reasons to remove a pod in spite of its budget or its annotations.
 const (
-	AtDeadline ForceReason = "deadline"  // its grace period must start now to end by the deadline
-	Unhealthy  ForceReason = "unhealthy" // it has not been Ready for the configured time
+	AtDeadline ForceReason = "deadline"    // its grace period must start now to end by the deadline
+	Unhealthy  ForceReason = "unhealthy"   // it has not been Ready for the configured time
+	OthersLeft ForceReason = "others-left" // nothing but this pod holds the node, and it would return
 )
 
 // ForceReasons lists every reason.
-func ForceReasons() []string { return []string{string(AtDeadline), string(Unhealthy)} }
+func ForceReasons() []string {
+	return []string{string(AtDeadline), string(Unhealthy), string(OthersLeft)}
+}
 
 // Waiting is a pod about which nothing is done now, and why.
 type Waiting struct {

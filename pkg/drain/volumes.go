@@ -122,7 +122,7 @@ func (v *nodeVolumes) attached(ctx context.Context, claims []string) []string {
 // be read: then the drain waits for that volume too, at most until VolumeTimeout.
 func (v *nodeVolumes) volumeOf(ctx context.Context, claim string) string {
 	namespace, name, _ := strings.Cut(claim, "/")
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	pvc, err := v.drainer.client.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {

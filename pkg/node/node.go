@@ -179,6 +179,18 @@ func (n *Nodes) Unreachable(name string) bool {
 	return current == nil || !isReady(current)
 }
 
+// IsDead reports whether the kubelet of the Node does not answer, or the Node does not exist: then nothing counts the
+// grace periods of its pods. The kubelet of a Node that is only not Ready does
+// (https://kubernetes.io/docs/reference/node/node-status/#condition). It reads the cache only.
+func IsDead(n *Nodes, name string) bool {
+	current := cached(n.informer.GetStore(), name)
+	if current == nil {
+		return true
+	}
+	c := conditionOf(current, corev1.NodeReady)
+	return c != nil && c.Status == corev1.ConditionUnknown
+}
+
 // Untainted reports whether the Node exists without our taint. It reads the cache only.
 func Untainted(n *Nodes, name string) bool {
 	current := cached(n.informer.GetStore(), name)

@@ -1,0 +1,123 @@
+package drain
+
+import (
+	"maps"
+	"time"
+)
+
+// Owners is what a drain knows of the controllers of a node's pods: which pods it has asked them to move, and which they
+// have put on the node since. A drain that repeats another one gets it by Target.Earlier. The zero value knows nothing.
+type Owners struct {
+	byName map[string]*controller
+	pods   map[string]ownedPod // by UID
+	listed bool                // the pods of the first list are known
+}
+
+// controller is one that has, or had, pods on the node.
+type controller struct {
+	before int  // its pods of before the cordon
+	asked  bool // one of its pods was evicted, or deleted
+	late   int  // later ones that were evicted as these are: a scheduler that lags may have bound them
+	told   bool // pods that it has put back were told to stop
+}
+
+// ownedPod is a pod that must leave, or had to.
+type ownedPod struct {
+	owner string
+	class class
+}
+
+// class is how a drain treats a pod that must leave.
+type class int
+
+const (
+	ordinary class = iota // it is evicted
+	returned              // it is told to stop when the others have left
+	putBack               // it stays
+)
+
+// clone returns a copy for a drain that repeats the one that these are of.
+func (o *Owners) clone() *Owners {
+	c := &Owners{byName: map[string]*controller{}, pods: map[string]ownedPod{}}
+	if o == nil {
+		return c
+	}
+	for name, one := range o.byName {
+		same := *one
+		c.byName[name] = &same
+	}
+	maps.Copy(c.pods, o.pods)
+	c.listed = o.listed
+	return c
+}
+
+// add classifies the pods that are new, as docs/draining.md says ("Pods that return").
+func (o *Owners) add(records []*record, since time.Time) {
+	for _, rec := range records {
+		if _, known := o.pods[rec.pod.UID]; !known && rec.pod.StayReason == "" {
+			o.pods[rec.pod.UID] = ownedPod{rec.owner, o.classify(rec, since)}
+		}
+	}
+	o.listed = true
+}
+
+// retain forgets the pods that are not among these.
+func (o *Owners) retain(records []*record) {
+	present := make(map[string]struct{}, len(records))
+	for _, rec := range records {
+		present[rec.pod.UID] = struct{}{}
+	}
+	deleteMissing(o.pods, present)
+}
+
+// classify classifies a pod that is new. The pods of the first list that no scheduler can have put there since the
+// cordon are from before it: the clocks of the API server and of this process may differ.
+func (o *Owners) classify(rec *record, since time.Time) class {
+	if rec.owner == "" {
+		return ordinary // it is a DaemonSet's, which does not put it back
+	}
+	one := o.byName[rec.owner]
+	if one == nil {
+		one = &controller{}
+		o.byName[rec.owner] = one
+	}
+	switch {
+	case one.told:
+		return putBack
+	case !o.listed && !rec.tolerates, !one.asked && !rec.created.After(since):
+		one.before++
+		return ordinary
+	case !rec.tolerates && one.late < max(one.before, 1):
+		one.late++
+		return ordinary
+	}
+	return returned
+}
+
+// isNew reports whether the pod is one that a drain must still move, or tell to stop.
+func (o *Owners) isNew(rec *record, since time.Time) bool {
+	if _, known := o.pods[rec.pod.UID]; known || rec.pod.StayReason != "" {
+		return false
+	}
+	return o.clone().classify(rec, since) != putBack
+}
+
+// fill sets what the drain does with the pod.
+func (o *Owners) fill(pod *Pod, policy Policy) {
+	switch o.pods[pod.UID].class {
+	case returned:
+		pod.Returned, pod.Brief, pod.Tier = true, true, max(pod.Tier, policy.returnedTier())
+		pod.WaitReason, pod.WaitUntil = "", time.Time{}
+	case putBack:
+		pod.StayReason = PutBack
+	case ordinary:
+	}
+}
+
+// tell records that a pod is told to stop. If it has returned, what its controller puts on the node from now on stays.
+func (o *Owners) tell(uid string) {
+	if pod := o.pods[uid]; pod.owner != "" {
+		one := o.byName[pod.owner]
+		one.asked, one.told = true, one.told || pod.class == returned
+	}
+}
