@@ -173,6 +173,9 @@ func (c *cordoner) deadline(ctx context.Context, e event.Event, n node.Node) (ti
 	default:
 		deadline = earlier(deadline, end)
 	}
+	if !e.DrainBy.IsZero() {
+		deadline = earlier(deadline, e.DrainBy)
+	}
 	if !n.Ready && c.isStopped(ctx, n.InstanceID) {
 		deadline = earlier(deadline, time.Now()) // no kubelet is left to report the end of its pods
 	}

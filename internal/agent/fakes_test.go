@@ -285,7 +285,13 @@ func (f drainer) Drain(ctx context.Context, t drain.Target) (drain.Report, error
 			if f.hasReturned() {
 				return drain.Report{}, nil
 			}
-			return f.report, f.next("drain")
+			err := f.next("drain")
+			if errors.Is(err, errReplaced) && f.registersAgain {
+				f.mu.Lock()
+				f.node.UID, f.node.Mark = "uid-again", node.Mark{}
+				f.mu.Unlock()
+			}
+			return f.report, err
 		case deadline := <-t.Tighter:
 			f.step("tighten %s until %v", t.Name, deadline.Sub(f.start))
 			timer.Reset(min(f.drainTakes-f.after(), time.Until(deadline)))
@@ -294,6 +300,8 @@ func (f drainer) Drain(ctx context.Context, t drain.Target) (drain.Report, error
 		}
 	}
 }
+
+var errReplaced = drain.ErrReplaced
 
 // launches knows when the node is ready.
 type launches struct{ *fixture }

@@ -158,18 +158,35 @@ func (t *terminator) drainNode(
 		return Interrupted, err
 	}
 	report, err := t.drain(ctx, e, n, mark)
-	if errors.Is(err, autoscaling.ErrGone) {
+	switch {
+	case errors.Is(err, drain.ErrReplaced):
+		return t.drainReplacement(ctx, e, n, report)
+	case errors.Is(err, autoscaling.ErrGone):
 		if !t.drains.has(n.UID) { // for another event
 			t.observer.DrainCutShort(e, n)
 		}
 		return CutShort, err
-	} else if err != nil {
+	case err != nil:
 		return Interrupted, err
 	}
 	if err := t.cordoner.excludeFromLoadBalancers(ctx, e, n, mark.Deadline); err != nil {
 		return Interrupted, err
 	}
 	return outcomeOf(report), nil
+}
+
+// drainReplacement continues the drain of a Node in whose place another one has registered. If that is one of the same
+// instance, it is drained by the same deadline. Pods of another instance are left alone.
+func (t *terminator) drainReplacement(
+	ctx context.Context, e event.Event, n node.Node, report drain.Report,
+) (Outcome, error) {
+	again, ok := t.nodes.Find(e.InstanceID)
+	if !ok || again.UID == n.UID {
+		t.observer.NodeDrained(e, n, report)
+		return NodeLost, nil
+	}
+	e.DrainBy = n.Mark.Deadline
+	return t.drainNode(ctx, e, again, func() {})
 }
 
 func outcomeOf(r drain.Report) Outcome {

@@ -49,6 +49,16 @@ func TestTermination(t *testing.T) {
 		{"confirmed at once: cordoned and drained under the hold, then completed", nil, drained, agent.Drained},
 		{"the instance does not wait for its hook yet", inState("Terminating"), drained, agent.Drained},
 		{"the drain fails", fails("drain", 1, errOutage), neverDrained(until, drain), agent.Interrupted},
+		{
+			"another instance has a Node of the name: it is left alone", fails("drain", 1, errReplaced),
+			[]string{"hold drain", until, drain, "release drain", "complete drain with CONTINUE"},
+			agent.NodeLost,
+		},
+		{
+			"the instance has registered again: its Node is drained by the same deadline",
+			with(fails("drain", 1, errReplaced), func(f *fixture) { f.registersAgain = true }),
+			append([]string{"hold drain", until, drain}, drained[1:]...), agent.Drained,
+		},
 		{"pods are left at the deadline", podsLeft, drained, agent.LeftBehind},
 		{"no kubelet reports the end of the pods that are left", with(podsLeft, lost), drained, agent.NodeLost},
 		{

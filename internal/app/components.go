@@ -133,6 +133,7 @@ func drainEnvironment(
 		},
 		Unreachable: nodes.Unreachable,
 		Dead:        func(name string) bool { return node.IsDead(nodes, name) },
+		NodeUID:     func(name string) string { return node.UIDOf(nodes, name) },
 		Untainted:   func(name string) bool { return node.Untainted(nodes, name) },
 		Stays:       func(name string) bool { return node.Stays(nodes, name) },
 		Kinds: map[string]handover.Kind{

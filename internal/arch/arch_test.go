@@ -18,7 +18,6 @@ type source struct {
 	file    string // slash-separated, relative to the module's root
 	imports []string
 	lines   int
-	methods map[string]int // by type
 }
 
 func (s source) isTest() bool { return strings.HasSuffix(s.file, "_test.go") }
@@ -31,7 +30,7 @@ func TestModule(t *testing.T) {
 			sources = append(sources, parse(t, file, read()))
 		}
 	})
-	problems := methodProblems(sources)
+	var problems []string
 	for _, s := range sources {
 		problems = slices.Concat(problems, importProblems(s), lengthProblems(s))
 	}
@@ -77,7 +76,7 @@ func parse(t *testing.T, file string, text []byte) source {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := source{file: file, lines: bytes.Count(text, []byte("\n")), methods: methodsOf(syntax)}
+	s := source{file: file, lines: bytes.Count(text, []byte("\n"))}
 	for _, spec := range syntax.Imports {
 		imported, err := strconv.Unquote(spec.Path.Value)
 		if err != nil {

@@ -188,28 +188,52 @@ func (o *Observer) DrainEnded(t drain.Target, result drain.Result) {
 // NodeDrained records the report of a drain.
 func (o *Observer) NodeDrained(e event.Event, n node.Node, r drain.Report) {
 	o.metrics.drains.Observe(r.Took.Seconds())
+	for _, w := range r.Why {
+		o.metrics.left.WithLabelValues(string(w.Reason)).Add(float64(w.Pods))
+	}
 	l := o.log.Info()
-	if len(r.Left) > 0 {
-		l = o.log.Warn().Strs("left", r.Left).Bool("node_lost", r.Lost)
+	if isLeftBehind(r) {
+		l = o.log.Warn().Strs("left", r.Left).Bool("node_lost", r.Lost).Str("waiting", joinReasons(r.Why))
 	}
 	o.withEvent(l, e).Str("node", n.Name).Int("pods", r.Total).Int("forced", r.Forced).Dur("took", r.Took)
-	if len(r.Left) == 0 {
-		l.Msg("node drained")
-	} else {
+	if isLeftBehind(r) {
 		l.Msg("drain ended with pods left on the node")
+	} else {
+		l.Msg("node drained")
 	}
+	o.podsReturned(n, r.Returned)
 	c := conditionAfter(r)
 	o.notifyDrained(e, n, r, c.Message)
 	o.events.OnNode(n.Name, n.UID, c.Reason, c.Message, !c.Drained)
 	o.conditions.Report(n.Name, n.UID, c)
 }
 
+// isLeftBehind reports whether pods are left on the node, or may be.
+func isLeftBehind(r drain.Report) bool { return len(r.Left) > 0 || r.Unverified }
+
+// podsReturned records the pods that stay because their controllers have put them back.
+func (o *Observer) podsReturned(n node.Node, pods []string) {
+	if len(pods) == 0 {
+		return
+	}
+	o.metrics.left.WithLabelValues(string(drain.PutBack)).Add(float64(len(pods)))
+	o.log.Warn().Str("node", n.Name).Strs("pods", pods).Msg("controllers have put pods back on the node")
+	o.events.OnNode(n.Name, n.UID, reasonReturned, fmt.Sprintf(
+		"Controllers have put %d pods back on the node, which stay: %s", len(pods), text.First(pods, mostNames)), true)
+}
+
 // conditionAfter returns the condition of a node whose drain has ended.
 func conditionAfter(r drain.Report) node.Condition {
-	if len(r.Left) == 0 {
+	if !isLeftBehind(r) {
 		return node.Condition{Drained: true, Reason: reasonDrained, Message: drainedMessage(r), Final: true}
 	}
 	left := fmt.Sprintf("%d of %d pods left on the node: %s", len(r.Left), r.Total, text.First(r.Left, mostNames))
+	if len(r.Why) > 0 {
+		left += "; " + joinReasons(r.Why)
+	}
+	if r.Unverified {
+		left += "; the API server did not answer, so nothing verifies this"
+	}
 	if r.Lost {
 		message := "The machine or its kubelet has failed, so nothing reports the end of pods; the drain ended with " + left
 		return node.Condition{Reason: reasonLost, Message: message, Final: true}

@@ -104,6 +104,19 @@ func facts() []fact {
 		{"NodeDrained, node lost", func(r *recorder, s subject) {
 			r.NodeDrained(s.event, s.node, drain.Report{Total: 3, Left: []string{"web/a", "web/b"}, Lost: true, Took: time.Second})
 		}},
+		{"NodeDrained, pods left, and why", func(r *recorder, s subject) {
+			r.NodeDrained(s.event, s.node, drain.Report{
+				Total: 3, Left: []string{"web/a", "web/b"}, Took: time.Second, Why: []drain.WaitCount{
+					{Reason: drain.RefusedByWebhook, Webhook: "guard.example.com", Pods: 1}, {Reason: drain.Terminating, Pods: 1},
+				},
+			})
+		}},
+		{"NodeDrained, not verified", func(r *recorder, s subject) {
+			r.NodeDrained(s.event, s.node, drain.Report{Total: 3, Unverified: true, Took: time.Second})
+		}},
+		{"NodeDrained, pods returned", func(r *recorder, s subject) {
+			r.NodeDrained(s.event, s.node, drain.Report{Total: 3, Returned: []string{"web/c"}, Took: time.Second})
+		}},
 		{"NodeDrained, many pods left", func(r *recorder, s subject) {
 			r.NodeDrained(s.event, s.node, drain.Report{Total: 12, Left: many, Took: time.Second})
 		}},

@@ -25,6 +25,7 @@ type metrics struct {
 	results      *prometheus.CounterVec
 	pods         *prometheus.CounterVec
 	forced       *prometheus.CounterVec
+	left         *prometheus.CounterVec
 	graceCuts    prometheus.Counter
 	refusals     *prometheus.CounterVec
 	waits        prometheus.Histogram
@@ -112,6 +113,9 @@ func newMetrics(r promauto.Factory, outcomes []string) metrics {
 			"action", []string{"evicted", "blocked"}),
 		forced: counters(r, "pods_forced_total", "Pods removed despite a budget or opt-out, by reason.",
 			"reason", drain.ForceReasons()),
+		left: counters(r, "pods_left_total",
+			"Pods on nodes whose drain has ended, by what kept them; put-back: by their controllers.",
+			"reason", drain.LeftReasons()),
 		graceCuts: counter(r, "grace_periods_cut_total",
 			"Pods that were evicted or deleted with less than their own grace period."),
 		refusals: counters(r, "evictions_refused_total", "Evictions that failed, by reason.",

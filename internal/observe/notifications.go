@@ -54,7 +54,7 @@ func (o *Observer) DrainCutShort(e event.Event, n node.Node) {
 // notifyDrained adds a drain that has ended, with its result in words.
 func (o *Observer) notifyDrained(e event.Event, n node.Node, r drain.Report, result string) {
 	status := notify.Drained
-	if len(r.Left) > 0 {
+	if isLeftBehind(r) {
 		status = notify.Failed
 	}
 	d := describeDrain(status, e, n)

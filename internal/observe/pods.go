@@ -113,6 +113,9 @@ func (o *Observer) PodForced(t drain.Target, r drain.Removal) {
 			"node %s is being drained, and the pod has not been Ready for so long that its budget does not protect it",
 			t.Name)
 		e.Msg("unhealthy pod deleted")
+	case r.Reason == drain.OthersLeft:
+		reason, why = reasonOthersLeft, fmt.Sprintf("all other pods have left node %s, and the pod would return", t.Name)
+		e.Msg("pod deleted after the others")
 	case r.LastCall:
 		reason, verb = reasonEvicted, "Evicted despite its opt-out"
 		e.Msg("pod evicted at the deadline")

@@ -114,7 +114,9 @@ func TestPodsThatReturn(t *testing.T) {
 				tolerant(p)
 				p.Annotations = map[string]string{DrainAnnotation: Wait}
 			},
-			time.Hour, []string{"x/back-2"}, []string{"evict n/back-0", "evict n/job", "evict n/back-1"},
+			time.Hour,
+			[]string{"x/back-2"},
+			[]string{"evict n/back-0", "evict n/job", "evict n/back-1"},
 		},
 	} {
 		virtual(t, tt.name, func(t *testing.T) {
@@ -280,5 +282,23 @@ func TestGoneOrNot(t *testing.T) {
 		}
 		c.start(defaults)
 		c.expectDrained(c.drain("n", time.Minute), 1)
+	})
+}
+
+// TestAnotherNodeOfTheName: a drain does not touch the pods of a Node that has the name of the one that it drains.
+func TestAnotherNodeOfTheName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.addPod("n", "stays", "", func(p *corev1.Pod) { p.Annotations = map[string]string{DrainAnnotation: Wait} })
+		c.start(defaults)
+		wait := c.drain("n", time.Hour)
+		elapse(time.Minute)
+		another := "another"
+		c.nodeUID.Store(&another)
+		c.addPod("n", "new", "")
+		report, err := wait()
+		if !errors.Is(err, ErrReplaced) || !report.Lost || len(c.requestLog()) > 0 {
+			t.Errorf("got %+v, %v, and requests %q", report, err, c.requestLog())
+		}
 	})
 }

@@ -51,7 +51,8 @@ type cluster struct {
 	ended        func(pod string)        // called when a pod has ended, if not nil
 	// putBack returns the pod that its controller puts on the node when a pod is told to stop; nil: none.
 	putBack func(*corev1.Pod) *corev1.Pod
-	dead    atomic.Bool // no kubelet answers
+	dead    atomic.Bool            // no kubelet answers
+	nodeUID atomic.Pointer[string] // of all Nodes; nil: the UID of the target
 
 	kinds map[string]handover.Kind // of hand-overs
 	stays func(node string) bool
@@ -167,8 +168,15 @@ func (c *cluster) launch(cfg Config) {
 	c.mu.Unlock()
 	var err error
 	env := Environment{
-		Taint: ourTaint, Unreachable: func(string) bool { return c.dead.Load() }, Dead: func(string) bool { return c.dead.Load() }, Untainted: func(string) bool { return c.untainted.Load() },
-		Kinds: c.kinds, Stays: c.stays, Restarter: c.restarter, Surger: c.surger,
+		Taint: ourTaint, Unreachable: func(string) bool { return c.dead.Load() }, Dead: func(string) bool { return c.dead.Load() },
+		NodeUID: func(node string) string {
+			if uid := c.nodeUID.Load(); uid != nil {
+				return *uid
+			}
+			return "uid-" + node
+		},
+		Untainted: func(string) bool { return c.untainted.Load() },
+		Kinds:     c.kinds, Stays: c.stays, Restarter: c.restarter, Surger: c.surger,
 	}
 	if c.drainer, err = New(clusterClient{c.fake, c}, cfg, env, c); err != nil {
 		c.t.Fatal(err)

@@ -5,7 +5,9 @@ package drain
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
@@ -27,6 +29,10 @@ type Drainer struct {
 	surged            chan struct{} // a call may have started a surge
 	delay             schedulerDelay
 }
+
+// ErrReplaced is returned by a drain whose Node was deleted and replaced by another one of the same name: that of the
+// same instance, which has registered again, or of another instance. The drain has not touched pods of that one.
+var ErrReplaced = errors.New("the Node was deleted, and another one has its name")
 
 // New returns a Drainer that reads from and writes to client. The client should have no rate limit: the API
 // server's priority and fairness limits requests better.
@@ -94,7 +100,7 @@ func (d *Drainer) Synced() bool {
 // Drain empties a node. It returns when a fresh list shows that no pod is left that must leave, or that those that are
 // left at the deadline may be left; and half a minute after the deadline at the latest, or after the last grace period
 // that it has granted before the deadline. The report names the pods that are left. If the API server does not answer
-// then, these are the pods that the watch has shown last. The error is the cause of ctx's end.
+// then, these are the pods that the watch has shown last. The error is ErrReplaced, or the cause of ctx's end.
 func (d *Drainer) Drain(ctx context.Context, t Target) (Report, error) {
 	report, err := d.drain(ctx, t)
 	d.observer.DrainEnded(t, report.result(err))
@@ -113,6 +119,9 @@ func (d *Drainer) drain(ctx context.Context, t Target) (Report, error) {
 		return Report{}, err
 	}
 	for {
+		if r.isReplaced() {
+			return Report{Took: time.Since(r.started), Lost: true, Unverified: true}, ErrReplaced
+		}
 		records := r.pods.list()
 		r.owners.retain(records)
 		step := r.decide(ctx, records)

@@ -38,7 +38,9 @@ type Environment struct {
 	Unreachable func(node string) bool // reports whether the node is not Ready, or gone
 	Dead        func(node string) bool // reports whether its kubelet does not answer, or the node is gone; may be nil
 	Untainted   func(node string) bool // reports whether the watch shows the node without the taint
-	Self        string                 // NAMESPACE/NAME of the pod of this process; empty outside a cluster
+	// NodeUID returns the UID of the Node that the watch shows; empty if it shows none. It may be nil.
+	NodeUID func(node string) string
+	Self    string // NAMESPACE/NAME of the pod of this process; empty outside a cluster
 
 	// Kinds are how pods are asked before they are evicted, by the value of their annotation, and Stays reports
 	// whether a node is Ready and not being drained. Without Kinds no pod is asked.

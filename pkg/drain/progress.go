@@ -220,6 +220,14 @@ func (p *progressReporter) reportWait(w Waiting) (again time.Time) {
 	return time.Time{}
 }
 
+// LeftReasons lists the reasons for which a pod can be on a node when its drain has ended.
+func LeftReasons() []WaitReason {
+	return []WaitReason{
+		BlockedByBudget, Misconfigured, RefusedByWebhook, OptedOut, WaitedFor, BackingOff, LaterTier, HandingOver, GroupBehind,
+		Restarting, Terminating, Requested, WaitReason(PutBack),
+	}
+}
+
 // countWaits counts what pods wait for, by the reasons that WaitReasons lists.
 func countWaits(step Step) []WaitCount {
 	n := map[WaitCount]int{}

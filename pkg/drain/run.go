@@ -196,6 +196,15 @@ func (r *run) decide(ctx context.Context, records []*record) Step {
 	return step
 }
 
+// isReplaced reports whether another Node has the name of the node that is drained.
+func (r *run) isReplaced() bool {
+	if r.drainer.rules.NodeUID == nil || r.node.UID == "" {
+		return false
+	}
+	uid := r.drainer.rules.NodeUID(r.node.Name)
+	return uid != "" && uid != r.node.UID
+}
+
 // isOver reports whether the drain ends now, whatever is left.
 func (r *run) isOver() bool { return !time.Now().Before(r.end()) }
 

@@ -100,6 +100,9 @@ type Event struct {
 	// Found: the lifecycle action was found without a message that says when it began. Parse leaves it false.
 	Found bool
 
+	// DrainBy is the deadline of a drain that another one continues. Parse leaves it zero.
+	DrainBy time.Time
+
 	// Deadline is when the instance is terminated in any case: two minutes after At for SpotInterruption, the
 	// start of the change for ScheduledChange; the termination time of CapacityReservationInterruption, or two
 	// minutes after At; BlockLead before the end for CapacityBlockExpiration; otherwise zero. The timeout of a

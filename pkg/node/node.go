@@ -191,6 +191,14 @@ func IsDead(n *Nodes, name string) bool {
 	return c != nil && c.Status == corev1.ConditionUnknown
 }
 
+// UIDOf returns the UID of the Node; empty if there is none. It reads the cache only.
+func UIDOf(n *Nodes, name string) string {
+	if current := cached(n.informer.GetStore(), name); current != nil {
+		return string(current.UID)
+	}
+	return ""
+}
+
 // Untainted reports whether the Node exists without our taint. It reads the cache only.
 func Untainted(n *Nodes, name string) bool {
 	current := cached(n.informer.GetStore(), name)
