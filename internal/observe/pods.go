@@ -86,6 +86,9 @@ func remedy(w drain.Waiting) string {
 	if len(w.Pod.Budgets) > 1 {
 		return ". Change their selectors so that only one of them selects the pod"
 	}
+	if strings.Contains(w.Message, "cannot be calculated") {
+		return ". Give it minAvailable as a number: maxUnavailable and percentages need a controller with a scale subresource"
+	}
 	return ". Run more pods, lower its minAvailable, or raise its maxUnavailable"
 }
 

@@ -109,6 +109,9 @@ func (s *budgetSet) explain(pod Pod) string {
 			len(pod.Budgets))
 	}
 	b := s.byName[pod.Budgets[0]]
+	if b.SyncFailed != "" {
+		return "it allows no disruption, because it cannot be calculated: " + b.SyncFailed
+	}
 	numbers := fmt.Sprintf("%d of its %d pods are healthy, and it requires %d", b.Healthy, b.Expected, b.Desired)
 	if b.misconfigured() {
 		return "it never allows a disruption: " + numbers

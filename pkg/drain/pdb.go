@@ -95,6 +95,11 @@ func (t *trackedPDB) update(pdb *policyv1.PodDisruptionBudget) (selectsOthers bo
 		AlwaysAllow: policy != nil && *policy == policyv1.AlwaysAllow,
 		Operated:    isOperated(pdb),
 	}
+	for _, c := range pdb.Status.Conditions {
+		if c.Type == policyv1.DisruptionAllowedCondition && c.Reason == policyv1.SyncFailedReason {
+			t.budget.SyncFailed = cmp.Or(c.Message, c.Reason)
+		}
+	}
 	for pod := range pdb.Status.DisruptedPods {
 		delete(t.reserved, pod)
 	}

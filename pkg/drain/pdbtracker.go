@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -271,7 +272,9 @@ func trimBudget(obj any) (any, error) {
 		return obj, nil
 	}
 	status := pdb.Status
-	status.Conditions = nil
+	status.Conditions = slices.DeleteFunc(slices.Clone(status.Conditions), func(c metav1.Condition) bool {
+		return c.Reason != policyv1.SyncFailedReason
+	})
 	return &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: pdb.Namespace, Name: pdb.Name, UID: pdb.UID, ResourceVersion: pdb.ResourceVersion,

@@ -156,3 +156,23 @@ func TestTrimBudget(t *testing.T) {
 		t.Errorf("got %v, %v", other, err)
 	}
 }
+
+// TestBudgetThatCannotBeCalculated: it never allows a disruption, and says why, at once.
+func TestBudgetThatCannotBeCalculated(t *testing.T) {
+	p := newPDB(0)
+	p.Status = policyv1.PodDisruptionBudgetStatus{Conditions: []metav1.Condition{
+		{Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse, Reason: policyv1.SyncFailedReason, Message: "no scale"},
+	}}
+	trimmed, err := trimBudget(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newTracker(t, trimmed.(*policyv1.PodDisruptionBudget))
+	b, _ := l.budget("x/b", newWaiter("n", time.Hour))
+	const want = "wait a misconfigured-budget x/b; again 9m30s"
+	given{budgets: onlyBudget(b)}.expect(t, "never", 0, want, guarded("a"))
+	budgets := budgetSet{byName: onlyBudget(b)}
+	if got := budgets.explain(guarded("a")); got != "it allows no disruption, because it cannot be calculated: no scale" {
+		t.Errorf("got %q", got)
+	}
+}

@@ -90,6 +90,7 @@ type Budget struct {
 	Desired          int       // healthy pods that it requires
 	Expected         int       // all of its pods
 	Operated         bool      // an operator maintains it, and may let its pods go
+	SyncFailed       string    // why the disruption controller cannot calculate it; empty if it can
 	AlwaysAllow      bool      // unhealthy pods may always be evicted (unhealthyPodEvictionPolicy AlwaysAllow)
 	EvictionInFlight bool      // an eviction under it has been sent: they are sent one after the other
 	ReservedForCall  int       // disruptions, not in Allowed, of evictions that follow calls in flight: 0 or 1
@@ -107,8 +108,11 @@ func (b Budget) state() budgetState {
 
 // misconfigured reports whether the budget allows no disruption although all its pods are healthy. Then it
 // never allows one until the budget or the number of pods is changed. An operator does that itself: it moves the
-// primary of a database, and the budget with it.
+// primary of a database, and the budget with it. Nor does one allow any that cannot be calculated.
 func (b Budget) misconfigured() bool {
+	if b.SyncFailed != "" && b.Expected == 0 { // it has never been calculated
+		return true
+	}
 	return !b.Operated && b.Expected > 0 && b.Desired >= b.Expected && b.Healthy >= b.Expected
 }
 

@@ -2,6 +2,7 @@ package restart
 
 import (
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
@@ -19,6 +20,11 @@ func unfitness(d *appsv1.Deployment) string {
 		return "its Deployment has no replicas"
 	case d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType:
 		return "its Deployment has the strategy Recreate, not RollingUpdate"
+	}
+	for _, c := range d.Status.Conditions {
+		if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
+			return "its Deployment cannot create a pod: " + c.Message // a quota, for example
+		}
 	}
 	surge, unavailable := fenceposts(d.Spec.Strategy.RollingUpdate, replicasOf(d))
 	switch {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,8 +24,9 @@ import (
 const (
 	// RestartedAt is the annotation of the pod template that `kubectl rollout restart` sets.
 	RestartedAt = "kubectl.kubernetes.io/restartedAt"
-	// callTimeout bounds one call to the API server.
-	callTimeout = 15 * time.Second
+	// callTimeout bounds the calls to the API server about one pod. It is longer than the API server takes for all
+	// admission webhooks of a request together (kube-apiserver --request-timeout, which is 1m0s).
+	callTimeout = 65 * time.Second
 	// conflictPause is when to try again if the Deployment has changed meanwhile.
 	conflictPause = time.Second
 	// rolloutPause is when to look again at a rollout that has to end before the restart, and replacedPause at one that
@@ -35,8 +37,8 @@ const (
 	revision = "deployment.kubernetes.io/revision"
 )
 
-// Restarter is the Releaser of pods that are to be replaced by a rolling restart. Its methods need to get replicasets
-// and deployments, and to patch deployments.
+// Restarter is the Releaser of pods that are to be replaced by a rolling restart. Its methods need to get replicasets,
+// deployments and persistentvolumeclaims, and to patch deployments.
 type Restarter struct{ client kubernetes.Interface }
 
 // New returns a Restarter that uses the client.
@@ -55,6 +57,11 @@ func (r *Restarter) Release(ctx context.Context, q handover.Request) (handover.A
 	}
 	chosen := q.Pod.Annotations[handover.DrainAnnotation] == handover.Restart
 	why := unfitness(deployment)
+	if why == "" {
+		if why, err = r.singleNodeVolume(ctx, deployment); err != nil {
+			return handover.Answer{}, err
+		}
+	}
 	switch {
 	case why == "" && (chosen || replicasOf(deployment) == 1):
 		return r.replace(ctx, set, deployment)
@@ -98,6 +105,30 @@ func restarting(d *appsv1.Deployment, again time.Duration) handover.Answer {
 		}
 	}
 	return a
+}
+
+// singleNodeVolume returns why a volume keeps a new pod from starting before the old one has ended; empty if none does.
+// A claim that can only be mounted by one node, or by one pod, is attached to that of the old pod
+// (https://kubernetes.io/docs/concepts/storage/persistent-volumes/#access-modes).
+func (r *Restarter) singleNodeVolume(ctx context.Context, d *appsv1.Deployment) (why string, err error) {
+	for _, v := range d.Spec.Template.Spec.Volumes {
+		if v.PersistentVolumeClaim == nil {
+			continue
+		}
+		name := v.PersistentVolumeClaim.ClaimName
+		claim, err := r.client.CoreV1().PersistentVolumeClaims(d.Namespace).Get(ctx, name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			continue
+		case err != nil:
+			return "", fmt.Errorf("read PersistentVolumeClaim %s/%s: %w", d.Namespace, name, err)
+		}
+		modes := claim.Spec.AccessModes
+		if !slices.Contains(modes, corev1.ReadWriteMany) && !slices.Contains(modes, corev1.ReadOnlyMany) {
+			return "its PersistentVolumeClaim " + name + " can be mounted on one node only (spec.accessModes)", nil
+		}
+	}
+	return "", nil
 }
 
 // owners returns the ReplicaSet and the Deployment that control the pod; nil without one.

@@ -28,6 +28,7 @@ type workload struct {
 	pod        handover.Pod
 	set        *appsv1.ReplicaSet
 	deployment *appsv1.Deployment
+	claim      *corev1.PersistentVolumeClaim
 }
 
 func controlledBy(kind, name string) []metav1.OwnerReference {
@@ -61,6 +62,11 @@ func newWorkload(changes ...func(*workload)) *workload {
 func (w *workload) release(t *testing.T, patched func() error) (handover.Answer, int, error) {
 	t.Helper()
 	client := fake.NewClientset(w.set, w.deployment)
+	if w.claim != nil {
+		if err := client.Tracker().Add(w.claim); err != nil {
+			t.Fatal(err)
+		}
+	}
 	restarts := 0
 	client.PrependReactor("patch", "deployments", func(clienttesting.Action) (bool, runtime.Object, error) {
 		restarts++
@@ -93,6 +99,18 @@ func replicas(n int32) func(*workload) {
 	}
 }
 
+// mounts gives the workload a volume with these access modes.
+func mounts(modes ...corev1.PersistentVolumeAccessMode) func(*workload) {
+	return func(w *workload) {
+		w.claim = &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: shop, Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{AccessModes: modes},
+		}
+		w.deployment.Spec.Template.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"},
+		}}}
+	}
+}
+
 func notChosen(w *workload) { w.pod.Annotations = nil }
 
 func TestRelease(t *testing.T) {
@@ -110,6 +128,14 @@ func TestRelease(t *testing.T) {
 		{"three replicas", newWorkload(replicas(3)), handover.Restarting, "Deployment web", 1},
 		{"three replicas of which the user has said nothing", newWorkload(replicas(3), notChosen), handover.Unfit, "", 0},
 		{"it surges by one", newWorkload(rolling(one, zero)), handover.Restarting, "Deployment web", 1},
+		{"a volume of one node", newWorkload(mounts(corev1.ReadWriteOnce)), handover.Unfit, "PersistentVolumeClaim data", 0},
+		{"a volume of one pod", newWorkload(mounts(corev1.ReadWriteOncePod), notChosen), handover.Unfit, "", 0},
+		{"a volume of many nodes", newWorkload(mounts(corev1.ReadWriteOnce, corev1.ReadWriteMany)), handover.Restarting, "Deployment web", 1},
+		{"a quota has no room for another pod", newWorkload(func(w *workload) {
+			w.deployment.Status.Conditions = []appsv1.DeploymentCondition{{
+				Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: "exceeded quota",
+			}}
+		}), handover.Unfit, "exceeded quota", 0},
 		{"the template is newer than the pod", newWorkload(func(w *workload) {
 			w.deployment.Annotations = map[string]string{"deployment.kubernetes.io/revision": "4"}
 		}), handover.Restarting, "Deployment web", 0},
