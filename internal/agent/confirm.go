@@ -65,7 +65,12 @@ const (
 
 // isUrgent reports whether what started at start must not delay the drain any longer.
 func isUrgent(deadline, start time.Time) bool {
-	return !deadline.IsZero() && time.Since(start) >= max(deadline.Sub(start)/urgentPart, urgentMinimum)
+	return !deadline.IsZero() && !time.Now().Before(urgentAt(deadline, start))
+}
+
+// urgentAt is from when on what started at start must not delay the drain.
+func urgentAt(deadline, start time.Time) time.Time {
+	return start.Add(max(deadline.Sub(start)/urgentPart, urgentMinimum))
 }
 
 // confirmer asks AWS whether events are true, and whether they concern this cluster.

@@ -109,8 +109,13 @@ func (c *cordoner) cordonNode(ctx context.Context, e event.Event, n node.Node) (
 		if errors.Is(unknown, autoscaling.ErrGone) {
 			return unknown
 		}
+		cordoning, cancel := ctx, func() {}
+		if !deadline.IsZero() && !isUrgent(deadline, start) {
+			cordoning, cancel = context.WithDeadline(ctx, urgentAt(deadline, start))
+		}
+		defer cancel()
 		var err error
-		mark, changed, err = c.nodes.Cordon(ctx, n, reasonOf(e, deadline))
+		mark, changed, err = c.nodes.Cordon(cordoning, n, reasonOf(e, deadline))
 		if err != nil && !errors.Is(err, node.ErrGone) && isUrgent(deadline, start) {
 			mark = node.Mark{Since: time.Now(), Deadline: deadline}
 			return fmt.Errorf("%w: %w", errCordonLate, err)

@@ -311,13 +311,24 @@ func (c *Conditions) write(ctx context.Context, name string, s conditionState) e
 
 // isGone reports whether the Node does not exist (404), or has another UID, which no patch can change (422).
 func isGone(err error) bool {
+	details := detailsOf(err)
+	return isMissing(err) || details != nil && slices.ContainsFunc(details.Causes,
+		func(cause metav1.StatusCause) bool { return cause.Field == "metadata.uid" })
+}
+
+// isMissing reports whether the Node does not exist. An admission webhook may deny a change with the same code, but the
+// details are then not those of the Node.
+func isMissing(err error) bool {
+	details := detailsOf(err)
+	return apierrors.IsNotFound(err) && details != nil && details.Kind == "nodes"
+}
+
+func detailsOf(err error) *metav1.StatusDetails {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
-		return false
+		return nil
 	}
-	details := status.Status().Details
-	return apierrors.IsNotFound(err) || details != nil && slices.ContainsFunc(details.Causes,
-		func(cause metav1.StatusCause) bool { return cause.Field == "metadata.uid" })
+	return status.Status().Details
 }
 
 // isRefusal reports whether a retry would get the same answer.

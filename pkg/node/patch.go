@@ -10,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -23,8 +22,10 @@ import (
 const (
 	// concurrentPatches is how many Nodes may be patched at the same time.
 	concurrentPatches = 1024
-	// patchTimeout bounds a change: an API server that does not answer must not delay the message for long.
-	patchTimeout = 15 * time.Second
+	// patchTimeout bounds a change. It is longer than the API server takes for all admission webhooks of a request
+	// together (kube-apiserver --request-timeout, which is 1m0s): the end of a request in the client ends it in the API
+	// server as well. A caller that has less time bounds its context.
+	patchTimeout = 65 * time.Second
 )
 
 // ErrGone is returned when the Node does not exist, or another instance has its name now.
@@ -75,7 +76,7 @@ func (p *patcher) patch(
 		return err
 	})
 	switch {
-	case apierrors.IsNotFound(err):
+	case isMissing(err):
 		return false, fmt.Errorf("%w: %w", ErrGone, err)
 	case err != nil:
 		return false, fmt.Errorf("change node %s: %w", node.Name, err)

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
@@ -273,4 +274,22 @@ func TestExcludeIfConfiguredLate(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCordonDeniedByAWebhook: a webhook that denies the change with 404 does not make the Node gone.
+func TestCordonDeniedByAWebhook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(newNode())
+		n := watched(t, client, defaults)
+		found, _ := n.Find(instance)
+		client.PrependReactor("patch", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.FromObject(&metav1.Status{
+				Status: metav1.StatusFailure, Code: 404, Reason: metav1.StatusReasonNotFound,
+				Message: `admission webhook "guard.example.com" denied the request: no`,
+			})
+		})
+		if _, _, err := n.Cordon(t.Context(), found, Reason{Kind: "spot"}); err == nil || errors.Is(err, ErrGone) {
+			t.Errorf("got %v", err)
+		}
+	})
 }
