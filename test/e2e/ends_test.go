@@ -1,0 +1,230 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/node-drainer/node-drainer/test/cluster"
+)
+
+// drainBound is how long after its deadline a drain may end: half a minute, and some seconds for a busy machine.
+const drainBound = 30*time.Second + 15*time.Second
+
+// assertEndsBy expects that the action ended after the timeout of the drain, and within the bound.
+func (f *fixture) assertEndsBy(instance string, timeout time.Duration) {
+	f.t.Helper()
+	a := f.waitCompleted(instance)
+	if took := a.ClosedAt.Sub(a.StartedAt); took > timeout+drainBound {
+		f.t.Errorf("the action ended after %v, the drain had %v", took, timeout)
+	}
+}
+
+// TestPodsThatReturn: workloads that put their pods back on the node are asked once, and do not hold the hook.
+func TestPodsThatReturn(t *testing.T) {
+	t.Parallel()
+	everything := []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	named := func(node string) func(*corev1.PodTemplateSpec) {
+		return func(p *corev1.PodTemplateSpec) { p.Spec.NodeName = node }
+	}
+	for name, deploy := range map[string]func(f *fixture, node string) error{
+		"a Deployment that tolerates every taint": func(f *fixture, node string) error {
+			return f.cluster.Deploy(f.ctx, cluster.Deployment{
+				Namespace: f.namespace, Name: "op", Replicas: 1, Pods: cluster.Pods{Node: node, Tolerations: everything, Stop: time.Second},
+			})
+		},
+		"a StatefulSet that tolerates every taint": func(f *fixture, node string) error {
+			return f.cluster.StatefulSet(f.ctx, f.namespace, "op", 2, cluster.Pods{Node: node, Tolerations: everything, Stop: time.Second})
+		},
+		"a Deployment that names the node": func(f *fixture, node string) error {
+			return f.cluster.Deploy(f.ctx, cluster.Deployment{
+				Namespace: f.namespace, Name: "op", Replicas: 1, Pods: cluster.Pods{Change: named(node), Stop: time.Second},
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixtureWithHook(t)
+			f.mayKill = true // what returns ends with the instance
+			old, instance := f.node()
+			f.node()
+			f.deploy("api", old, 2, cluster.Pods{Stop: time.Second})
+			f.must(deploy(f, old))
+			f.waitPodsReady("op", 1)
+			agent := f.startAgent("DRAIN_TIMEOUT=45s")
+			f.terminate(instance)
+			f.assertEndsBy(instance, 45*time.Second)
+			agent.waitLog("termination ended", "outcome", "drained")
+			agent.waitLog("controllers have put pods back on the node", "node", old)
+			f.waitEvent("PodsReturned")
+			if n := len(f.evicted()); n > 2+2*3 { // of api, and of op as it was, late and returned
+				t.Errorf("%d evictions: %q", n, f.evicted())
+			}
+			if n := agent.metric("node_drainer_pods_left_total", "put-back"); n < 1 {
+				t.Errorf("the metric counts %v pods", n)
+			}
+			for _, p := range f.podsOf("api") {
+				if f.bound()[p] == old {
+					t.Errorf("%s is on the drained node", p)
+				}
+			}
+		})
+	}
+}
+
+// admissionWebhook is a real HTTPS server that answers the API server about evictions and deletions of pods of a test.
+func (f *fixture) admissionWebhook(policy admissionregistrationv1.FailurePolicyType, answer func(context.Context) *metav1.Status) {
+	f.t.Helper()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var review admissionv1.AdmissionReview
+		if json.NewDecoder(r.Body).Decode(&review) != nil || review.Request == nil {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		refusal := answer(r.Context())
+		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: refusal == nil, Result: refusal}
+		_ = json.NewEncoder(w).Encode(review)
+	}))
+	f.t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	seconds, none, path := int32(20), admissionregistrationv1.SideEffectClassNone, server.URL+"/"
+	rule := func(operation admissionregistrationv1.OperationType, resource string) admissionregistrationv1.RuleWithOperations {
+		return admissionregistrationv1.RuleWithOperations{
+			Operations: []admissionregistrationv1.OperationType{operation},
+			Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{resource}},
+		}
+	}
+	hooks := f.cluster.Client().AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	_, err := hooks.Create(f.ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: f.namespace},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name: webhookName, FailurePolicy: &policy, TimeoutSeconds: &seconds, SideEffects: &none,
+			AdmissionReviewVersions: []string{"v1"},
+			ClientConfig: admissionregistrationv1.WebhookClientConfig{
+				URL: &path, CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+			},
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: f.namespace}},
+			Rules: []admissionregistrationv1.RuleWithOperations{
+				rule(admissionregistrationv1.Delete, "pods"), rule(admissionregistrationv1.Create, "pods/eviction"),
+			},
+		}},
+	}, metav1.CreateOptions{})
+	f.must(err)
+	f.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
+		defer cancel()
+		if err := hooks.Delete(ctx, f.namespace, metav1.DeleteOptions{}); err != nil {
+			f.t.Error(err)
+		}
+	})
+	f.awaitWebhook()
+}
+
+// awaitWebhook waits until the API server asks the webhook: it learns of it by a watch.
+func (f *fixture) awaitWebhook() {
+	f.t.Helper()
+	f.must(f.cluster.Pod(f.ctx, f.namespace, "probe", cluster.Pods{Pool: f.namespace}))
+	eventually(f.t, waitTimeout, func() string {
+		ctx, cancel := context.WithTimeout(f.ctx, 200*time.Millisecond)
+		defer cancel()
+		err := f.cluster.Client().CoreV1().Pods(f.namespace).Delete(ctx, "probe", metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil {
+			return "the API server does not ask the webhook"
+		}
+		return ""
+	})
+}
+
+const webhookName = "guard.node-drainer.test"
+
+// hang answers nothing until the API server gives up.
+func hang(ctx context.Context) *metav1.Status {
+	<-ctx.Done()
+	return nil
+}
+
+// TestWebhooksThatHang: a webhook that hangs and may be ignored delays an eviction. One that may not be ignored holds a
+// drain to its bound.
+func TestWebhooksThatHang(t *testing.T) {
+	t.Parallel()
+	for policy, outcome := range map[admissionregistrationv1.FailurePolicyType]string{
+		admissionregistrationv1.Ignore: "drained", admissionregistrationv1.Fail: "left-behind",
+	} {
+		t.Run(string(policy), func(t *testing.T) {
+			t.Parallel()
+			f := newFixtureWithHook(t)
+			f.mayKill = policy == admissionregistrationv1.Fail
+			old, instance := f.node()
+			f.node()
+			f.deploy("api", old, 1, cluster.Pods{Stop: time.Second, GracePeriod: 5 * time.Second})
+			f.admissionWebhook(policy, hang)
+			agent := f.startAgent("DRAIN_TIMEOUT=50s")
+			f.terminate(instance)
+			f.assertEndsBy(instance, 50*time.Second)
+			agent.waitLog("termination ended", "outcome", outcome)
+			if f.mayKill {
+				f.assertLeftBehind(agent, old)
+			}
+		})
+	}
+}
+
+// TestWebhooksThatDeny: a denial is one whatever its code. The drain ends by its bound, says so, and counts no pod as
+// removed.
+func TestWebhooksThatDeny(t *testing.T) {
+	t.Parallel()
+	for _, code := range []int32{403, 404, 409, 429, 503} {
+		t.Run(fmt.Sprint(code), func(t *testing.T) {
+			t.Parallel()
+			f := newFixtureWithHook(t)
+			f.mayKill = true
+			old, instance := f.node()
+			f.node()
+			f.deploy("api", old, 1, cluster.Pods{Stop: time.Second, GracePeriod: 2 * time.Second})
+			f.admissionWebhook(admissionregistrationv1.Fail, func(context.Context) *metav1.Status {
+				return &metav1.Status{Status: metav1.StatusFailure, Code: code, Message: "busy"}
+			})
+			agent := f.startAgent("DRAIN_TIMEOUT=15s")
+			f.terminate(instance)
+			agent.waitLog("eviction blocked", "because", "refused-by-webhook")
+			f.assertEndsBy(instance, 15*time.Second)
+			agent.waitLog("termination ended", "outcome", "left-behind")
+			f.assertLeftBehind(agent, old)
+			if n := agent.Count("pod deleted at the deadline") + agent.Count("pod evicted"); n > 0 {
+				t.Errorf("%d pods were logged as removed", n)
+			}
+		})
+	}
+}
+
+// assertLeftBehind expects that the condition, an Event and the metric name the webhook that kept a pod.
+func (f *fixture) assertLeftBehind(agent *agentProcess, node string) {
+	f.t.Helper()
+	f.waitEvent("PodsLeftBehind")
+	f.waitNode(node, func(n *corev1.Node) bool {
+		for _, c := range n.Status.Conditions {
+			if c.Type == "node-drainer.io/Drained" && c.Reason == "PodsLeftBehind" {
+				return strings.Contains(c.Message, webhookName)
+			}
+		}
+		return false
+	})
+	if n := agent.metric("node_drainer_pods_left_total", "refused-by-webhook"); n < 1 {
+		f.t.Errorf("the metric counts %v pods", n)
+	}
+}
