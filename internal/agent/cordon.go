@@ -86,17 +86,28 @@ func background(ctx context.Context, work func(context.Context)) (stop func()) {
 // and the instance has registered again, cordon cordons and returns the new Node; the error is
 // errUnregistered if it has not. With errCordonLate the mark is the one that the node should have.
 func (c *cordoner) cordon(ctx context.Context, e event.Event, n node.Node) (node.Node, node.Mark, error) {
+	var mark node.Mark
+	err := c.onNode(ctx, e, &n, func() (err error) {
+		mark, err = c.cordonNode(ctx, e, n)
+		return err
+	})
+	return n, mark, err
+}
+
+// onNode calls act, and again with the new Node in n for as long as its error is node.ErrGone: the Node was deleted,
+// and the instance may have registered again. The error is errUnregistered if it has not.
+func (c *cordoner) onNode(ctx context.Context, e event.Event, n *node.Node, act func() error) error {
 	pauses := retry.Backoff(firstPause, longestPause)
 	for {
-		mark, err := c.cordonNode(ctx, e, n)
+		err := act()
 		if !errors.Is(err, node.ErrGone) {
-			return n, mark, err
+			return err
 		}
-		if n, err = c.lookUp(ctx, e); err != nil {
-			return n, mark, err
+		if *n, err = c.lookUp(ctx, e); err != nil {
+			return err
 		}
 		if !retry.Sleep(ctx, pauses.Step()) {
-			return n, mark, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
 	}
 }

@@ -138,6 +138,29 @@ func TestMessageOfPostponedMaintenance(t *testing.T) {
 	})
 }
 
+// TestAnnouncementOnADeletedNode: the message is done with if the node is gone, and if the instance has registered again
+// the announcement is on its new Node.
+func TestAnnouncementOnADeletedNode(t *testing.T) {
+	t.Parallel()
+	gone := fails("announce", 1, node.ErrGone)
+	for _, tt := range []struct {
+		name    string
+		given   given
+		outcome agent.Outcome
+	}{
+		{"deleted", with(gone, deleted), agent.Unregistered},
+		{"registered again", gone, agent.Postponed},
+	} {
+		each(t, tt.name, with(lead, tt.given), func(t *testing.T, f *fixture) {
+			mustHandle(t, f, f.agent(), maintenance)
+			f.wantOutcome(t, tt.outcome)
+			if f.after() > time.Minute {
+				t.Errorf("took %v", f.after())
+			}
+		})
+	}
+}
+
 func (f nodes) Announce(ctx context.Context, _ node.Node, startsAt time.Time) error {
 	_, err := f.try("announce", "announce maintenance at %v", startsAt.Sub(f.start).Round(time.Second))
 	if err == nil && f.lags {

@@ -219,17 +219,19 @@ func (h *noticeHandler) actInTime(ctx context.Context, e event.Event) (Outcome, 
 	return h.actNow(ctx, e)
 }
 
-// announce records confirmed maintenance on the node. The message is done with that.
+// announce records confirmed maintenance on the node, also if the instance registers again meanwhile. The message is
+// done with that.
 func (h *noticeHandler) announce(ctx context.Context, e event.Event) (Outcome, error) {
 	n, err := h.terminator.confirm(ctx, e, func() {})
+	if err == nil {
+		err = h.terminator.cordoner.onNode(ctx, e, &n, func() error {
+			return h.retries.do(ctx, e, "announce the maintenance on node "+n.Name, func() error {
+				return h.maintenance.nodes.Announce(ctx, n, e.Deadline)
+			})
+		})
+	}
 	if err != nil {
 		return notDrained(err)
-	}
-	err = h.retries.do(ctx, e, "announce the maintenance on node "+n.Name, func() error {
-		return h.maintenance.nodes.Announce(ctx, n, e.Deadline)
-	})
-	if err != nil {
-		return Interrupted, err
 	}
 	h.maintenance.wakeUp()
 	return Postponed, nil
