@@ -246,9 +246,9 @@ const (
 )
 
 // replace has the instance's group replace it. Until the termination begins, a health check or another client may
-// take the mark back, so that it looks again, and marks again. The error is errNoGroup if the instance is in none,
-// if the call fails for as long as a message may take to confirm (the permission may be missing), or if the group
-// has not begun within an hour.
+// take the mark back, so that it looks again, and marks again. The error is errNoGroup if the instance is in none, or
+// in Standby, where no health check has it replaced, if the first call fails for as long as a message may take to
+// confirm (the permission may be missing), or if the group has not begun within an hour.
 func (h *noticeHandler) replace(ctx context.Context, e event.Event) error {
 	if err := h.markUnhealthy(ctx, e); err != nil || h.cfg.DryRun {
 		return err
@@ -257,12 +257,18 @@ func (h *noticeHandler) replace(ctx context.Context, e event.Event) error {
 		if !retry.Sleep(ctx, lookInterval) {
 			return context.Cause(ctx)
 		}
-		switch state, err := h.terminator.confirmer.groups.State(ctx, e.InstanceID); {
+		state, err := h.terminator.confirmer.groups.State(ctx, e.InstanceID)
+		switch {
 		case err != nil, state == autoscaling.Undescribed:
-		case state != "InService":
+		case state.Terminating(), state.Gone():
 			return nil
-		case (look+1)%looksPerMark == 0 && h.markUnhealthy(ctx, e) != nil: // The event is over, or it leaves just now.
-			return context.Cause(ctx)
+		case state.Unknown(), state == "Standby":
+			return errNoGroup
+		case state == "InService" && (look+1)%looksPerMark == 0:
+			// errNoGroup: it leaves just now, or Auto Scaling does not answer. The next looks show which.
+			if err := h.markUnhealthy(ctx, e); err != nil && !errors.Is(err, errNoGroup) {
+				return err
+			}
 		}
 	}
 	return errNoGroup

@@ -84,6 +84,9 @@ func TestNotices(t *testing.T) {
 	spot := func(a event.Action) given { return func(f *fixture) { f.cfg.Events.SpotInterruption = a } }
 	blockIgnored := func(f *fixture) { f.cfg.Events.CapacityBlockExpiring = event.Ignore }
 	replace := func(f *fixture) { f.cfg.Events.ScheduledChange = event.Replace }
+	marksFailAfterTheFirst := func(f *fixture) {
+		f.errs["mark"] = append([]error{nil}, slices.Repeat([]error{autoscaling.ErrGone}, 12)...)
+	}
 	reserved := func(ids ...string) given { return func(f *fixture) { f.reserved = ids } }
 	for _, tt := range []struct {
 		name    string
@@ -127,6 +130,26 @@ func TestNotices(t *testing.T) {
 			with(replace, stateIs(silent(8*time.Minute, terminating))), maintenance,
 			[]string{marked},
 			agent.Replaced, "",
+		},
+		{
+			"configured to replace, and the group does not, while the next marks fail: drained after an hour",
+			with(replace, inState(inService), marksFailAfterTheFirst),
+			maintenance, append(slices.Repeat([]string{marked}, 13), drainedWithoutHook(window)...), agent.Drained, "",
+		},
+		{
+			"configured to replace, and detached: drained, as no group replaces it",
+			with(replace, stateIs(changes(inService, 7*time.Minute, inNoGroup))),
+			maintenance, append([]string{marked, marked}, drainedWithoutHook(window)...), agent.Drained, "",
+		},
+		{
+			"configured to replace, and set to Standby, where no health check replaces it: drained",
+			with(replace, stateIs(changes[autoscaling.State](inService, 7*time.Minute, standby))),
+			maintenance, append([]string{marked, marked}, drainedWithoutHook(window)...), agent.Drained, "",
+		},
+		{
+			"configured to replace, and the event is over before the group has begun",
+			with(replace, inState(inService), scheduled(changes(true, 7*time.Minute, false))),
+			maintenance, []string{marked, marked}, agent.Unconfirmed, "",
 		},
 		{"configured to replace, unconfirmed", with(replace, notScheduled), maintenance, nil, agent.Unconfirmed, ""},
 		{

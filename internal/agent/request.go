@@ -54,12 +54,15 @@ func (l *requestLimit) do(
 // days.
 const longestLook = 5 * time.Minute
 
-// awaitDeparture returns nil when the instance has left its group.
+// awaitDeparture returns nil when the instance does not leave its group any more: it has left, or is in service again
+// with another root volume. It gives up after the longest time for which Auto Scaling lets hooks hold an instance.
 func (l *requestLimit) awaitDeparture(ctx context.Context, instanceID string) error {
+	waiting, cancel := context.WithTimeout(ctx, longestAction)
+	defer cancel()
 	pauses := retry.Backoff(lookInterval, longestLook)
-	for retry.Sleep(ctx, pauses.Step()) {
-		state, err := l.groups.State(ctx, instanceID)
-		if err == nil && (state.Gone() || state.Unknown()) {
+	for retry.Sleep(waiting, pauses.Step()) {
+		state, err := l.groups.State(waiting, instanceID)
+		if err == nil && state != autoscaling.Undescribed && !state.Terminating() {
 			return nil
 		}
 	}

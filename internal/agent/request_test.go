@@ -111,3 +111,37 @@ func TestAwaitDeparture(t *testing.T) {
 		}
 	})
 }
+
+// TestReplacedInstanceThatDoesNotLeave: the next request of the group does not wait for it for ever.
+func TestReplacedInstanceThatDoesNotLeave(t *testing.T) {
+	t.Parallel()
+	replace := func(f *fixture) { f.cfg.Events.Request = event.Replace }
+	for _, tt := range []struct {
+		name  string
+		state answer[autoscaling.State]
+		most  time.Duration
+	}{
+		{"its hooks are held for as long as Auto Scaling lets them", always(terminating), 50 * time.Hour},
+		{"it is in service again, with another root volume", func(after time.Duration) (autoscaling.State, error) {
+			if after < 20*time.Minute {
+				return "ReplacingRootVolume:Wait", nil
+			}
+			return inService, nil
+		}, time.Hour},
+		{"its state is not known any more", func(after time.Duration) (autoscaling.State, error) {
+			if after < 20*time.Minute {
+				return terminating, nil
+			}
+			return "", errOutage
+		}, 50 * time.Hour},
+	} {
+		each(t, tt.name, with(replace, stateIs(tt.state)), func(t *testing.T, f *fixture) {
+			ctx, cancel := contextFor(t, 100*time.Hour)
+			defer cancel()
+			if err := f.agent().Handle(ctx, drainRequest(f)); err != nil || f.after() > tt.most {
+				t.Errorf("ended after %v with %v", f.after(), err)
+			}
+			f.wantOutcome(t, agent.Replaced)
+		})
+	}
+}
