@@ -80,6 +80,7 @@ func RunIn(ctx context.Context, cfg config.Agent, env Environment, log zerolog.L
 	flush := sync.OnceFunc(events.Close)
 	defer flush()
 	observer := newObserver(cfg, log, registry, events, nodes)
+	events.Observe(observer)
 	stopNotifier, err := startNotifier(ctx, cfg, observer)
 	if err != nil {
 		return err

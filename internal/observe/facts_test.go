@@ -39,6 +39,10 @@ func facts() []fact {
 		{"QueueFailed", func(r *recorder, s subject) { r.QueueFailed("settle message "+s.message.ID, errOutage) }},
 		{"AutoScalingFailed", func(r *recorder, s subject) { r.AutoScalingFailed("complete "+s.action.Hook, errOutage) }},
 		{"KubernetesFailed", func(r *recorder, s subject) { r.KubernetesFailed("list the pods of "+s.node.Name, errOutage) }},
+		{"EventDropped, node", func(r *recorder, s subject) {
+			r.EventDropped("node", s.node.Name, "PodsLeftBehind", errOutage)
+		}},
+		{"EventDropped, pod", func(r *recorder, s subject) { r.EventDropped("pod", s.pod.Name, "EvictionBlocked", errOutage) }},
 		{"LeadershipStarted", func(r *recorder, _ subject) { r.LeadershipStarted() }},
 		{"LeadershipEnded", func(r *recorder, _ subject) { r.LeadershipEnded(errOutage) }},
 		{"LeaderChanged", func(r *recorder, _ subject) { r.LeaderChanged("agent-b") }},

@@ -16,29 +16,30 @@ import (
 // metrics have no label for a node, a pod or an instance: the number of series must not grow with the
 // cluster.
 type metrics struct {
-	messages     *prometheus.CounterVec
-	refused      *prometheus.CounterVec
-	events       *prometheus.CounterVec
-	terminations *prometheus.CounterVec
-	active       prometheus.Gauge
-	drains       prometheus.Histogram
-	results      *prometheus.CounterVec
-	pods         *prometheus.CounterVec
-	forced       *prometheus.CounterVec
-	left         *prometheus.CounterVec
-	graceCuts    prometheus.Counter
-	refusals     *prometheus.CounterVec
-	waits        prometheus.Histogram
-	waiting      *prometheus.GaugeVec
-	managed      *prometheus.GaugeVec
-	heartbeats   prometheus.Counter
-	lost         prometheus.Counter
-	unannounced  prometheus.Counter
-	retries      prometheus.Counter
-	spotStatuses *prometheus.CounterVec
-	apiErrors    *prometheus.CounterVec
-	leader       prometheus.Gauge
-	transitions  prometheus.Counter
+	messages      *prometheus.CounterVec
+	eventsDropped *prometheus.CounterVec
+	refused       *prometheus.CounterVec
+	events        *prometheus.CounterVec
+	terminations  *prometheus.CounterVec
+	active        prometheus.Gauge
+	drains        prometheus.Histogram
+	results       *prometheus.CounterVec
+	pods          *prometheus.CounterVec
+	forced        *prometheus.CounterVec
+	left          *prometheus.CounterVec
+	graceCuts     prometheus.Counter
+	refusals      *prometheus.CounterVec
+	waits         prometheus.Histogram
+	waiting       *prometheus.GaugeVec
+	managed       *prometheus.GaugeVec
+	heartbeats    prometheus.Counter
+	lost          prometheus.Counter
+	unannounced   prometheus.Counter
+	retries       prometheus.Counter
+	spotStatuses  *prometheus.CounterVec
+	apiErrors     *prometheus.CounterVec
+	leader        prometheus.Gauge
+	transitions   prometheus.Counter
 	launchMetrics
 	handOverMetrics
 	installationMetrics
@@ -136,6 +137,8 @@ func newMetrics(r promauto.Factory, outcomes []string) metrics {
 			"code", []string{"fulfilled", "marked-for-termination", "none", "no-answer"}),
 		apiErrors: counters(r, "api_errors_total", "Failed calls, which are retried, by API.",
 			"api", []string{"sqs", "autoscaling", "kubernetes"}),
+		eventsDropped: counters(r, "events_dropped_total", "Kubernetes Events that were not written, by what they are about.",
+			"object", []string{"node", "pod"}),
 		leader:      gauge(r, "leader", "1 if this replica is the leader, else 0."),
 		transitions: counter(r, "leader_transitions_total", "Changes of the leader that this replica has observed."),
 

@@ -144,6 +144,16 @@ func (o *Observer) failed(api, operation string, err error) {
 	o.log.Warn().Str("api", api).Str("operation", operation).Err(err).Msg("call failed, retrying")
 }
 
+// EventDropped records that a Kubernetes Event is not written. One on a Node says how its drain goes, and no other does.
+func (o *Observer) EventDropped(object, name, reason string, err error) {
+	o.metrics.eventsDropped.WithLabelValues(object).Inc()
+	level := zerolog.DebugLevel
+	if object == "node" {
+		level = zerolog.WarnLevel
+	}
+	o.log.WithLevel(level).Str("object", object).Str("name", name).Str("reason", reason).Err(err).Msg("event dropped")
+}
+
 // EventReceived records an event that a message announces.
 func (o *Observer) EventReceived(m queue.Message, e event.Event) {
 	o.metrics.events.WithLabelValues(string(e.Kind)).Inc()

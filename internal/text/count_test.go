@@ -31,3 +31,22 @@ func TestFirst(t *testing.T) {
 		}
 	}
 }
+
+func TestFirstWithin(t *testing.T) {
+	names := []string{"web/a", "web/b", "web/c"}
+	for bytes, want := range map[int]string{
+		19: "web/a, web/b, web/c", 18: "web/a and 2 more", 16: "web/a and 2 more", 3: "web/a and 2 more",
+	} {
+		if got := text.FirstWithin(names, bytes); got != want {
+			t.Errorf("FirstWithin(%d) = %q, want %q", bytes, got, want)
+		}
+	}
+}
+
+func TestCut(t *testing.T) {
+	for s, want := range map[string]string{"": "", "123456": "123456", "1234567": "123…", "12é4567": "12…", "123€567": "123…"} {
+		if got := text.Cut(s, 6); got != want {
+			t.Errorf("Cut(%q) = %q, want %q", s, got, want)
+		}
+	}
+}
