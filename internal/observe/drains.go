@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/node-drainer/node-drainer/internal/text"
 	"github.com/node-drainer/node-drainer/pkg/drain"
 	"github.com/node-drainer/node-drainer/pkg/event"
 	"github.com/node-drainer/node-drainer/pkg/node"
@@ -21,6 +20,7 @@ type drains struct {
 type recordedDrain struct {
 	waiting   []drain.WaitCount
 	obstacles map[drain.WaitCount]bool // what pods of the node have waited for; the number of pods is zero
+	forced    []*forcedPods
 }
 
 // find must be called with mu locked.
@@ -143,6 +143,7 @@ func (o *Observer) DrainCanceled(n node.Node, why string) {
 // follows.
 func (o *Observer) DrainProgressed(p drain.Progress) {
 	o.updateWaiting(p.UID, p.Waiting)
+	o.recordForced(p.Target, false)
 	blocked, waiting := 0, joinReasons(p.Waiting)
 	for _, w := range p.Waiting {
 		if w.Reason == drain.BlockedByBudget || w.Reason == drain.Misconfigured {
@@ -180,6 +181,7 @@ func joinReasons(waiting []drain.WaitCount) string {
 // DrainEnded records the result of a drain.
 func (o *Observer) DrainEnded(t drain.Target, result drain.Result) {
 	o.updateWaiting(t.UID, nil)
+	o.recordForced(t, true)
 	o.drains.remove(t.UID)
 	o.metrics.results.WithLabelValues(string(result)).Inc()
 	o.log.Debug().Str("node", t.Name).Str("result", string(result)).Msg("drain ended")
@@ -218,8 +220,8 @@ func (o *Observer) podsReturned(n node.Node, pods []string) {
 	}
 	o.metrics.left.WithLabelValues(string(drain.PutBack)).Add(float64(len(pods)))
 	o.log.Warn().Str("node", n.Name).Strs("pods", pods).Msg("controllers have put pods back on the node")
-	o.events.OnNode(n.Name, n.UID, reasonReturned, fmt.Sprintf(
-		"Controllers have put %d pods back on the node, which stay: %s", len(pods), text.First(pods, mostNames)), true)
+	o.events.OnNode(n.Name, n.UID, reasonReturned, withNames(
+		fmt.Sprintf("Controllers have put %d pods back on the node, which stay: ", len(pods)), pods, ""), true)
 }
 
 // conditionAfter returns the condition of a node whose drain has ended.
@@ -227,18 +229,20 @@ func conditionAfter(r drain.Report) node.Condition {
 	if !isLeftBehind(r) {
 		return node.Condition{Drained: true, Reason: reasonDrained, Message: drainedMessage(r), Final: true}
 	}
-	left := fmt.Sprintf("%d of %d pods left on the node: %s", len(r.Left), r.Total, text.First(r.Left, mostNames))
+	reason, end := reasonLeftBehind, "The drain ended with "
+	if r.Lost {
+		reason = reasonLost
+		end = "The machine or its kubelet has failed, so nothing reports the end of pods; the drain ended with "
+	}
+	left := fmt.Sprintf("%d of %d pods left on the node: ", len(r.Left), r.Total)
+	why := ""
 	if len(r.Why) > 0 {
-		left += "; " + joinReasons(r.Why)
+		why = "; " + joinReasons(r.Why)
 	}
 	if r.Unverified {
-		left += "; the API server did not answer, so nothing verifies this"
+		why += "; the API server did not answer, so nothing verifies this"
 	}
-	if r.Lost {
-		message := "The machine or its kubelet has failed, so nothing reports the end of pods; the drain ended with " + left
-		return node.Condition{Reason: reasonLost, Message: message, Final: true}
-	}
-	return node.Condition{Reason: reasonLeftBehind, Message: "The drain ended with " + left, Final: true}
+	return node.Condition{Reason: reason, Message: withNames(end+left, r.Left, why), Final: true}
 }
 
 func drainedMessage(r drain.Report) string {
@@ -251,15 +255,12 @@ func drainedMessage(r drain.Report) string {
 	return fmt.Sprintf("All %d pods have left the node", r.Total)
 }
 
-// mostNames is how many names the message of an Event lists: its length is bounded.
-const mostNames = 10
-
 // VolumesStillAttached records that the drain does not wait any longer for volumes to be detached.
 func (o *Observer) VolumesStillAttached(t drain.Target, volumes []string) {
 	o.log.Warn().Str("node", t.Name).Strs("volumes", volumes).Msg("volumes are still attached")
-	o.events.OnNode(t.Name, t.UID, reasonVolumesLeft, fmt.Sprintf(
-		"No longer waiting for %d volumes that are still attached; pods that need them elsewhere start late: %s",
-		len(volumes), text.First(volumes, mostNames)), true)
+	o.events.OnNode(t.Name, t.UID, reasonVolumesLeft, withNames(fmt.Sprintf(
+		"No longer waiting for %d volumes that are still attached; pods that need them elsewhere start late: ",
+		len(volumes)), volumes, ""), true)
 }
 
 // ConditionFailed records that the condition of a Node could not be written.

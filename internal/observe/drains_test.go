@@ -1,8 +1,11 @@
 package observe_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -67,6 +70,63 @@ func TestPodsWaiting(t *testing.T) {
 		samples := r.scrape(t)
 		if b, l := samples[`pods_waiting{reason="blocked-by-budget"}`], samples[`pods_waiting{reason="later-tier"}`]; b != tt.budgeted || l != tt.later {
 			t.Errorf("%s: %v wait for budgets and %v for tiers, want %v and %v", tt.name, b, l, tt.budgeted, tt.later)
+		}
+	}
+}
+
+// TestForcedPods: of the pods of a node that were forced in spite of one budget, the first have Events of their own, and
+// the others share one on the node, soon and at the end of the drain.
+func TestForcedPods(t *testing.T) {
+	r := newRecorder("error")
+	s := newSubject(1)
+	force := func(budget string, from, to int) {
+		for i := from; i < to; i++ {
+			s.pod.Name, s.pod.Budgets = fmt.Sprintf("%s-6d4cf56db6-%04d", budget, i), []string{"web/" + budget}
+			r.PodForced(s.target, drain.Removal{Pod: s.pod, Reason: drain.AtDeadline})
+		}
+	}
+	synctest.Test(t, func(*testing.T) {
+		force("api", 0, 30)
+		force("db", 0, 3)
+		r.DrainProgressed(s.progress(30))
+		time.Sleep(10 * time.Second)
+		r.DrainProgressed(s.progress(30))
+		force("api", 30, 60)
+		r.DrainEnded(s.target, drain.LeftBehind)
+		r.DrainEnded(s.target, drain.LeftBehind)
+	})
+	var nodes []string
+	for _, e := range r.events {
+		_, message, _ := strings.Cut(e, "warning=true: ")
+		if strings.HasPrefix(e, "event node") {
+			nodes = append(nodes, message)
+		}
+		if len(message) > 1024 {
+			t.Errorf("a message has %d bytes", len(message))
+		}
+	}
+	if len(nodes) != 2 || !strings.HasPrefix(nodes[0], "Deleted: 27 more pods of PodDisruptionBudget web/api: web/api-6d4cf56db6-0003, ") ||
+		!strings.HasSuffix(nodes[0], "web/api-6d4cf56db6-0029") ||
+		!strings.HasPrefix(nodes[1], "Deleted: 30 more pods of PodDisruptionBudget web/api: web/api-6d4cf56db6-0030, ") {
+		t.Errorf("Events on the node: %q", nodes)
+	}
+	if n := len(r.events) - len(nodes); n != 6 {
+		t.Errorf("%d Events on pods, want 6", n)
+	}
+}
+
+// TestPodsLeftBehindAreNamed as far as the message of an Event has space.
+func TestPodsLeftBehindAreNamed(t *testing.T) {
+	for _, tt := range []struct{ pods, named int }{{30, 30}, {60, 36}} {
+		r, s := newRecorder("error"), newSubject(1)
+		left := make([]string, tt.pods)
+		for i := range left {
+			left[i] = fmt.Sprintf("web/api-6d4cf56db6-x%04d", i)
+		}
+		r.NodeDrained(s.event, s.node, drain.Report{Total: tt.pods, Left: left})
+		_, message, _ := strings.Cut(r.events[0], "warning=true: ")
+		if named := strings.Count(message, "web/api"); named != tt.named || len(message) > 1024 {
+			t.Errorf("%d of %d pods are named in %d bytes: %s", named, tt.pods, len(message), message)
 		}
 	}
 }

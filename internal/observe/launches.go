@@ -6,7 +6,6 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/node-drainer/node-drainer/internal/text"
 	"github.com/node-drainer/node-drainer/pkg/event"
 	"github.com/node-drainer/node-drainer/pkg/launch"
 	"github.com/node-drainer/node-drainer/pkg/node"
@@ -44,7 +43,7 @@ func (o *Observer) LaunchOverdue(e event.Event, n node.Node, missing []string, o
 		end = "the instance enters service nevertheless"
 	}
 	o.events.OnNode(n.Name, n.UID, reasonNotReadyInTime,
-		"The node of launching instance "+e.InstanceID+" still waits for "+text.First(missing, mostNames)+": "+end, true)
+		withNames("The node of launching instance "+e.InstanceID+" still waits for ", missing, ": "+end), true)
 }
 
 // LaunchUncordoned records that a node was uncordoned, which an earlier termination had cordoned.

@@ -107,26 +107,27 @@ func (o *Observer) PodForced(t drain.Target, r drain.Removal) {
 	grace := cmp.Or(r.Grace, r.Pod.Grace)
 	e := o.log.Warn().Str("node", t.Name).Str("pod", nameOf(r.Pod)).Str("reason", string(r.Reason)).
 		Strs("budgets", r.Pod.Budgets).Dur("grace", grace)
-	reason, why := reasonAtDeadline, fmt.Sprintf("node %s must be empty by %s and has been draining for %v",
+	reason, verb := forcedReason(r)
+	why := fmt.Sprintf("node %s must be empty by %s and has been draining for %v",
 		t.Name, stamp(t.Deadline), time.Since(t.Since).Round(time.Second))
-	verb := "Deleted"
 	switch {
 	case r.Reason == drain.Unhealthy:
-		reason, why = reasonUnhealthy, fmt.Sprintf(
+		why = fmt.Sprintf(
 			"node %s is being drained, and the pod has not been Ready for so long that its budget does not protect it",
 			t.Name)
 		e.Msg("unhealthy pod deleted")
 	case r.Reason == drain.OthersLeft:
-		reason, why = reasonOthersLeft, fmt.Sprintf("all other pods have left node %s, and the pod would return", t.Name)
+		why = fmt.Sprintf("all other pods have left node %s, and the pod would return", t.Name)
 		e.Msg("pod deleted after the others")
 	case r.LastCall:
-		reason, verb = reasonEvicted, "Evicted despite its opt-out"
 		e.Msg("pod evicted at the deadline")
 	default:
 		e.Msg("pod deleted at the deadline")
 	}
-	o.events.OnPod(r.Pod.Namespace, r.Pod.Name, r.Pod.UID, reason,
-		fmt.Sprintf("%s with a grace period of %s: %s", verb, graceOf(r), why), true)
+	if o.drains.addForced(t.UID, r) {
+		o.events.OnPod(r.Pod.Namespace, r.Pod.Name, r.Pod.UID, reason,
+			fmt.Sprintf("%s with a grace period of %s: %s", verb, graceOf(r), why), true)
+	}
 	if r.CutsGrace() && !r.LastCall { // of an eviction, PodEvicted records it
 		o.graceCut(t, r)
 	}

@@ -2,13 +2,13 @@ package observe
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/node-drainer/node-drainer/internal/text"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -125,9 +125,6 @@ func (w *Watch) RolloutStarted(group string, outdated int, target string) {
 	w.event(reasonRolloutStarted, message, false)
 }
 
-// longestMessage bounds the message of an Event, which the API server limits.
-const longestMessage = 1000
-
 // RolloutEnded records how a rollout ended. It records an Event if instances had begun to be replaced.
 func (w *Watch) RolloutEnded(group, outcome, message string, started, failed bool) {
 	w.metrics.rollouts.WithLabelValues(group, outcome).Inc()
@@ -139,8 +136,7 @@ func (w *Watch) RolloutEnded(group, outcome, message string, started, failed boo
 	if failed {
 		reason = reasonRolloutFailed
 	}
-	text := fmt.Sprintf("%s: %s: %s", group, outcome, message)
-	w.event(reason, strings.ToValidUTF8(text[:min(len(text), longestMessage)], ""), failed)
+	w.event(reason, text.Cut(fmt.Sprintf("%s: %s: %s", group, outcome, message), longestMessage), failed)
 }
 
 // LeadershipStarted records that this replica leads.
