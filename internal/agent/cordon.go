@@ -168,7 +168,7 @@ func (c *cordoner) lookUp(ctx context.Context, e event.Event) (n node.Node, err 
 }
 
 // deadline returns when the drain must end: the earliest of the hook's, the event's and the configured
-// deadline. It is zero if the node keeps its pods. The configured one does not bound a drain for maintenance
+// deadline, and never before now. It is zero if the node keeps its pods. The configured one does not bound a drain for maintenance
 // that is ahead: its budgets are not overridden before it must be.
 func (c *cordoner) deadline(ctx context.Context, e event.Event, n node.Node) (time.Time, error) {
 	if e.Hook.Name == "" && c.cfg.Events.Action(e.Kind) == event.Cordon {
@@ -176,7 +176,7 @@ func (c *cordoner) deadline(ctx context.Context, e event.Event, n node.Node) (ti
 	}
 	deadline := time.Now().Add(c.cfg.DrainTimeout)
 	if e.Hook.Name != "" {
-		hook, err := c.actions.Deadline(ctx, actionOf(e), e.At)
+		hook, err := c.actions.Deadline(ctx, actionOf(seenBefore(e, n)), e.At)
 		if err != nil {
 			return time.Time{}, err
 		}
@@ -195,7 +195,17 @@ func (c *cordoner) deadline(ctx context.Context, e event.Event, n node.Node) (ti
 	if !n.Ready && c.isStopped(ctx, n.InstanceID) {
 		deadline = earlier(deadline, time.Now()) // no kubelet is left to report the end of its pods
 	}
-	return deadline, nil
+	return laterOf(deadline, time.Now()), nil
+}
+
+// seenBefore returns the event as one that the agent has seen when it cordoned the node for the same lifecycle action.
+func seenBefore(e event.Event, n node.Node) event.Event {
+	r := reasonOf(e, time.Time{})
+	isSame := n.Mark.Hook == r.Hook && (n.Mark.Token == r.Token || n.Mark.Token == "" || r.Token == "")
+	if isSame && !n.Mark.Since.IsZero() && !e.Seen.IsZero() {
+		e.Seen = earlier(e.Seen, n.Mark.Since)
+	}
+	return e
 }
 
 func earlier(a, b time.Time) time.Time {

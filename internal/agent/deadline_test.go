@@ -94,8 +94,9 @@ func TestDrainOfACordonedNode(t *testing.T) {
 	})
 }
 
-// TestLateMessage: a resync does not know when an action began, except that no heartbeat was due yet. Its message knows:
-// the drain ends in time for its hook, and one heartbeat and one completion are enough.
+// TestLateMessage: a resync does not know when an action began, except that no heartbeat was due yet. A message that an
+// earlier process has received knows: that process may have sent heartbeats. The drain ends in time for its hook, and
+// one heartbeat and one completion are enough.
 func TestLateMessage(t *testing.T) {
 	hour := timeout("drain", time.Hour)
 	inBubble(t, with(inGroup(terminating, "drain"), hour), func(t *testing.T, f *fixture) {
@@ -103,7 +104,9 @@ func TestLateMessage(t *testing.T) {
 		a := f.agent()
 		go func() {
 			time.Sleep(time.Minute)
-			_ = a.Handle(t.Context(), message("drain", f.start.Add(-20*time.Minute)))
+			m := message("drain", f.start.Add(-20*time.Minute))
+			m.Receives = 2
+			_ = a.Handle(t.Context(), m)
 		}()
 		resync(t, a, 10*time.Minute)
 		want := []string{

@@ -55,13 +55,17 @@ func (f autoScaling) Deadline(_ context.Context, a autoscaling.Action, began tim
 	} else if err := f.next("deadline"); err != nil {
 		return time.Time{}, err
 	}
-	if a.Found {
-		began = began.Add(-f.heartbeat)
+	if first := a.Seen.Add(-f.heartbeat); !a.Seen.IsZero() && (a.Found || began.Before(first)) {
+		began = first
 	}
-	if own, ok := f.timeout[a.Hook]; ok {
-		return began.Add(own), nil
+	global, ok := f.timeout[a.Hook]
+	if !ok {
+		global = 100 * time.Hour
 	}
-	return began.Add(100 * time.Hour), nil
+	if !a.Seen.IsZero() && !began.Add(global).After(time.Now()) {
+		began = time.Now()
+	}
+	return began.Add(global), nil
 }
 
 func (f autoScaling) Clusters(context.Context, string) ([]string, error) {

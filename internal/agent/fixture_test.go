@@ -229,6 +229,7 @@ func newFixture() *fixture {
 		pending:    always(false),
 		refresh:    func(string) (bool, error) { return false, nil },
 		timeout:    map[string]time.Duration{},
+		heartbeat:  time.Hour,
 		givesUp:    map[string]time.Duration{},
 		complete:   func(context.Context) error { return nil },
 		ec2:        always(ec2.Instance{State: running, Spot: true, Reserved: true}),

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
 
 	"github.com/node-drainer/node-drainer/pkg/event"
 	"github.com/node-drainer/node-drainer/pkg/queue"
@@ -33,7 +32,7 @@ func (a *Agent) Handle(ctx context.Context, m queue.Message) error {
 	for i, e := range events {
 		a.observer.EventReceived(m, e)
 		a.lost.received(e)
-		events[i].At, events[i].Sender = startOf(m, e), m.Sender
+		events[i] = dated(m, e)
 	}
 	err = forEach(events, func(e event.Event) error { return a.handleEvent(ctx, e) })
 	if a.dryRun {
@@ -70,19 +69,6 @@ func (a *Agent) handleHook(ctx context.Context, e event.Event) error {
 		return a.launcher.handle(ctx, e)
 	}
 	return a.terminator.handle(ctx, e)
-}
-
-// startOf returns when the event happened: its own time, else the time at which its message was sent.
-// Deadlines count from it, so a time in the future is not used: a forged one would postpone them without
-// limit.
-func startOf(m queue.Message, e event.Event) time.Time {
-	now := time.Now()
-	for _, at := range []time.Time{e.At, m.SentAt} {
-		if at.Unix() > 0 && !at.After(now) {
-			return at
-		}
-	}
-	return now
 }
 
 // forEach calls do for all items in parallel, and returns their errors when all calls have returned.

@@ -17,21 +17,31 @@ func (l *launcher) startOf(ctx context.Context, e event.Event) time.Time {
 	if n, ok := l.nodes.Find(e.InstanceID); ok && !n.Mark.Since.IsZero() {
 		return now
 	}
+	start := l.earliestStart(ctx, e)
+	action := actionOf(e)
+	action.Found, action.Seen = false, time.Time{}
+	if end, err := l.actions.Deadline(ctx, action, start); err != nil || end.Before(now.Add(recovery)) {
+		return now
+	}
+	return start
+}
+
+// earliestStart returns when the launch of an instance began at the earliest, whatever its message says: when EC2
+// launched it, or the agent cordoned its node before it went into the warm pool; now if EC2 does not say. The launch
+// gets the time of recovery at least.
+func (l *launcher) earliestStart(ctx context.Context, e event.Event) time.Time {
+	now := time.Now()
+	latest := now.Add(recovery - l.cfg.Timeout)
+	if n, ok := l.nodes.Find(e.InstanceID); ok && !n.Mark.Since.IsZero() {
+		return earlier(laterOf(n.Mark.Since, latest), now)
+	}
 	ctx, cancel := context.WithTimeout(ctx, cordonUnconfirmedAfter)
 	defer cancel()
 	i, err := l.instances.Describe(ctx, e.InstanceID)
 	if err != nil || i.Launched.IsZero() {
 		return now
 	}
-	start := i.Launched
-	if latest := now.Add(recovery - l.cfg.Timeout); start.Before(latest) {
-		start = latest
-	}
-	start = earlier(start, now)
-	if end, err := l.actions.Deadline(ctx, actionOf(e), start); err != nil || end.Before(now.Add(recovery)) {
-		return now
-	}
-	return start
+	return earlier(laterOf(i.Launched, latest), now)
 }
 
 // launchStarts passes the times of messages to the launches that they join. The zero value is ready.

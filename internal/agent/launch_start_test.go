@@ -53,19 +53,22 @@ func TestLaunchWithoutMessage(t *testing.T) {
 func TestLaunchMessageJoins(t *testing.T) {
 	t.Parallel()
 	const m = time.Minute
-	unknown, longAgo := silent(never, ec2.Instance{}), always(ec2.Instance{State: running, Launched: time.Unix(1, 0)})
+	launched := func(ago time.Duration) given {
+		return func(f *fixture) { f.ec2 = always(ec2.Instance{State: running, Launched: f.start.Add(-ago)}) }
+	}
 	for _, tt := range []struct {
-		name     string
-		instance answer[ec2.Instance]
-		sent     time.Duration // before the resync
-		took     time.Duration
+		name  string
+		given given
+		sent  time.Duration // before the resync
+		took  time.Duration
 	}{
-		{"sent before the resync", unknown, 10 * m, 5 * m},
-		{"sent so long before that the time is over", unknown, 20 * m, m},
-		{"sent after the resync", unknown, -30 * time.Second, 15 * m},
-		{"of an instance that EC2 launched long before, for a warm pool", longAgo, m, 14 * m},
+		{"sent before the resync", launched(11 * m), 10 * m, 5 * m},
+		{"sent so long before that the time is over", launched(21 * m), 20 * m, 3 * m},
+		{"sent before, and EC2 does not answer", ec2Says(silent(never, ec2.Instance{})), 20 * m, 15 * m},
+		{"sent after the resync", launched(0), -30 * time.Second, 15 * m},
+		{"of an instance that EC2 launched long before, for a warm pool", launched(1000 * time.Hour), m, 14 * m},
 	} {
-		given := with(launching, inGroup(pendingWait, "launch"), readyAt(never), ec2Says(tt.instance))
+		given := with(launching, inGroup(pendingWait, "launch"), readyAt(never), tt.given)
 		each(t, tt.name, given, func(t *testing.T, f *fixture) {
 			f.drainTakes = 0
 			a := f.agent()

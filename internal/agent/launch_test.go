@@ -2,10 +2,12 @@ package agent_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/node-drainer/node-drainer/pkg/autoscaling"
+	"github.com/node-drainer/node-drainer/pkg/ec2"
 	"github.com/node-drainer/node-drainer/pkg/event"
 	"github.com/node-drainer/node-drainer/pkg/node"
 )
@@ -181,8 +183,8 @@ func TestLaunchDuringOutage(t *testing.T) {
 		{"the node is ready two minutes after the outage", outage(39*m, 41*m), "CONTINUE", 41 * m, 41 * m},
 		{"the node is not ready three minutes after the outage", outage(39*m, never), "ABANDON", 42 * m, 42*m + lastAttempt},
 		{
-			"the outage lasts until the hook's timeout", with(outage(never, never), timeout("launch", time.Hour)),
-			"ABANDON", time.Hour, time.Hour,
+			"the outage lasts until Auto Scaling ends the action: its default result decides",
+			with(outage(never, never), timeout("launch", time.Hour), givesUp("launch", time.Hour)), "", time.Hour, time.Hour,
 		},
 		{
 			"Auto Scaling does not say the state, but accepts a heartbeat",
@@ -193,9 +195,10 @@ func TestLaunchDuringOutage(t *testing.T) {
 		each(t, tt.name, with(launching, tt.given), func(t *testing.T, f *fixture) {
 			f.drainTakes = 0
 			mustHandle(t, f, f.agent(), launchTo(""))
-			last := f.did("")[len(f.did(""))-1]
-			if last != "complete launch with "+tt.result || f.after() < tt.least || f.after() > tt.most {
-				t.Errorf("%s after %v, want %s after %v to %v", last, f.after(), tt.result, tt.least, tt.most)
+			got := strings.Join(f.did("complete"), ", ")
+			if tt.result != "" && got != "complete launch with "+tt.result || tt.result == "" && got != "" ||
+				f.after() < tt.least || f.after() > tt.most {
+				t.Errorf("%q after %v, want %q after %v to %v", got, f.after(), tt.result, tt.least, tt.most)
 			}
 		})
 	}
@@ -223,17 +226,19 @@ func TestLaunchIntoPoolWithoutState(t *testing.T) {
 	})
 }
 
-// TestLateLaunch: the time of the message counts, but the node is checked before it is abandoned.
+// TestLateLaunch: the time of the message counts, as EC2 confirms it, but the node gets the time of recovery.
 func TestLateLaunch(t *testing.T) {
 	t.Parallel()
+	const m = time.Minute
+	launched := func(f *fixture) { f.ec2 = always(ec2.Instance{State: running, Launched: f.start.Add(-21 * m)}) }
 	for result, ready := range map[string]time.Duration{"CONTINUE": 0, "ABANDON": never} {
-		each(t, result, with(launching, readyAt(ready)), func(t *testing.T, f *fixture) {
+		each(t, result, with(launching, launched, readyAt(ready)), func(t *testing.T, f *fixture) {
 			f.drainTakes = 0
 			if err := f.agent().Handle(t.Context(), launchMessage("", f.start.Add(-20*time.Minute))); err != nil {
 				t.Error(err)
 			}
-			if len(f.did("complete launch with "+result)) != 1 || f.after() != 0 {
-				t.Errorf("%q after %v, want %s at once", f.did("complete"), f.after(), result)
+			if want := min(ready, 3*m); len(f.did("complete launch with "+result)) != 1 || f.after() != want {
+				t.Errorf("%q after %v, want %s after %v", f.did("complete"), f.after(), result, want)
 			}
 		})
 	}

@@ -65,6 +65,15 @@ func capacityBlockUntil(end time.Duration) source {
 	}
 }
 
+// sentEarlier returns the message as one that was sent before the start.
+func sentEarlier(by time.Duration, m source) source {
+	return func(f *fixture) queue.Message {
+		out := m(f)
+		out.SentAt = f.start.Add(-by)
+		return out
+	}
+}
+
 func reservationInterruption(f *fixture) queue.Message {
 	return fromEC2(f, "EC2 Capacity Reservation Instance Interruption Warning", `{"instance-id":"`+instance+
 		`","instance-action":"terminate","instance-termination-time":"`+f.start.Add(time.Minute).UTC().Format(time.RFC3339)+`"}`)
@@ -173,7 +182,7 @@ func TestNotices(t *testing.T) {
 		},
 		{
 			"stopped: no time for its pods", ec2State("stopped"),
-			stateChange("stopped"), drainedWithoutHook("-5s"), agent.Drained, "",
+			stateChange("stopped"), drainedWithoutHook("0s"), agent.Drained, "",
 		},
 		{"state change of a running instance", nil, stateChange("shutting-down"), nil, agent.Unconfirmed, ""},
 		{
@@ -189,7 +198,7 @@ func TestNotices(t *testing.T) {
 		{"state change of an instance that EC2 does not know", ec2State(""), stateChange("stopped"), nil, agent.Unconfirmed, ""},
 		{
 			"state change of an instance that EC2 does not know anymore: its node is not Ready either",
-			with(ec2State(""), notReady), stateChange("stopped"), drainedWithoutHook("-5s"), agent.Drained, "",
+			with(ec2State(""), notReady), stateChange("stopped"), drainedWithoutHook("0s"), agent.Drained, "",
 		},
 		{"Spot interruption of an instance that EC2 does not know", ec2State(""), spotWarning, nil, agent.Unconfirmed, ""},
 		{
@@ -220,7 +229,7 @@ func TestNotices(t *testing.T) {
 		},
 		{
 			"end of a Capacity Block that has ended, while EC2 does not answer", fails("list", 1000, errOutage),
-			capacityBlockUntil(-2 * time.Minute), nil, "", "ignored capacity-block-expiration of : the reservation has ended",
+			sentEarlier(12*time.Minute, capacityBlockUntil(28*time.Minute)), nil, "", "ignored capacity-block-expiration of : the reservation has ended",
 		},
 		{
 			"end of a Capacity Block, configured to be ignored", blockIgnored, capacityBlock, nil, "",

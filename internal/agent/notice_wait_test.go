@@ -41,7 +41,7 @@ func TestNoticeBeforeTheNode(t *testing.T) {
 		{
 			"Spot interruption, and the node registers after its end, by the clock of the agent",
 			registers(2*time.Minute + 30*time.Second), spotWarning,
-			waited(drainedWithoutHook("1m55s")...), 2*time.Minute + 40*time.Second, "ended drained",
+			waited(drainedWithoutHook("2m30s")...), 2*time.Minute + 40*time.Second, "ended drained",
 		},
 		{
 			"Spot interruption, a minute late: the instance may have been launched since", with(registers(20*time.Second), hurried),

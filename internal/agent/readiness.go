@@ -24,6 +24,7 @@ type readinessWait struct {
 	launcher   *launcher
 	event      event.Event
 	began      time.Time        // when the wait began
+	earliest   time.Time        // the launch began then at the earliest, whatever messages say
 	due        time.Time        // when the node must be ready
 	latestDue  time.Time        // due may be postponed to this
 	holdEnds   time.Time        // when the action must be completed
@@ -37,16 +38,22 @@ type readinessWait struct {
 
 // setDeadlines sets how long to wait for the node: as long as configured, and as the hook allows.
 func (w *readinessWait) setDeadlines(ctx context.Context) error {
+	w.earliest = w.launcher.earliestStart(ctx, w.event)
 	err := w.retry(ctx, "read the timeout of the hook", func() (err error) {
 		w.holdEnds, err = w.launcher.actions.Deadline(ctx, actionOf(w.event), w.event.At)
 		return err
 	})
 	w.latestDue = w.holdEnds.Add(-lastCheck)
-	w.due = earlier(w.event.At.Add(w.launcher.cfg.Timeout), w.latestDue)
+	w.due = w.dueAfter(w.event.At)
 	if n, ok := w.launcher.nodes.Find(w.event.InstanceID); ok && isOverdue(n) {
 		w.due = time.Now()
 	}
 	return err
+}
+
+// dueAfter returns when the node of a launch must be ready that began at the given time, according to its message.
+func (w *readinessWait) dueAfter(began time.Time) time.Time {
+	return earlier(laterOf(began, w.earliest).Add(w.launcher.cfg.Timeout), w.latestDue)
 }
 
 // isOverdue reports whether the node was cordoned because it was not ready in time: another process has begun to
@@ -138,7 +145,7 @@ func (w *readinessWait) untilDue(ctx context.Context) (due context.Context, stop
 // correctStart corrects the time at which the launch began: before the wait did, whatever the clock of AWS says.
 func (w *readinessWait) correctStart(at time.Time) {
 	if !at.Equal(w.event.At) {
-		w.due = earlier(earlier(at, w.began).Add(w.launcher.cfg.Timeout), w.latestDue)
+		w.due = w.dueAfter(earlier(at, w.began))
 	}
 }
 
@@ -179,19 +186,14 @@ func (w *readinessWait) protect(ctx context.Context) {
 }
 
 // askServer sets what the node lacks to what the API server knows, and returns the number of calls that took.
-// It asks until there is an answer, or the hook's timeout ends.
+// It asks until there is an answer, or Auto Scaling ends the action: only an answer can abandon a launch. Without one the
+// default result of the hook decides.
 func (w *readinessWait) askServer(ctx context.Context) (calls int, err error) {
-	ctx, cancel := context.WithDeadlineCause(ctx, w.holdEnds, errNotReady)
-	defer cancel()
 	err = w.retry(ctx, "check the readiness of the node", func() (err error) {
 		calls++
 		w.missing, err = w.lacks(ctx)
 		return err
 	})
-	if errors.Is(err, errNotReady) {
-		w.missing = []string{"an answer from the API server"}
-		return calls, nil
-	}
 	return calls, err
 }
 

@@ -237,7 +237,7 @@ func (r *resyncer) kindIntoPool(ctx context.Context, e event.Event, group string
 // eventOfMember returns the event of an instance that a hook holds; ok is false if none does. That of an instance
 // on its way into the warm pool still lacks its kind.
 func eventOfMember(m autoscaling.Member) (e event.Event, ok bool) {
-	e = event.Event{Kind: event.LifecycleTerminating, InstanceID: m.InstanceID, At: time.Now(), Found: true}
+	e = foundNow(event.Event{Kind: event.LifecycleTerminating, InstanceID: m.InstanceID})
 	switch m.State {
 	case "Pending:Wait":
 		e.Kind = event.LifecycleLaunching

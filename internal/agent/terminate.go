@@ -118,7 +118,8 @@ func (t *terminator) terminate(ctx context.Context, e event.Event) (Outcome, err
 		case !errors.Is(err, autoscaling.ErrUnknownToken):
 			return Interrupted, err
 		}
-		e.Hook.Token, e.At, e.Found = "", time.Now(), true
+		e.Hook.Token = ""
+		e = foundNow(e)
 	}
 }
 
@@ -342,6 +343,6 @@ func notDrained(err error) (Outcome, error) {
 func actionOf(e event.Event) autoscaling.Action {
 	return autoscaling.Action{
 		Group: e.Hook.Group, Hook: e.Hook.Name, InstanceID: e.InstanceID, Token: e.Hook.Token,
-		Launch: e.Kind == event.LifecycleLaunching, Found: e.Found,
+		Launch: e.Kind == event.LifecycleLaunching, Found: e.Found, Seen: e.Seen,
 	}
 }

@@ -19,9 +19,10 @@ type Action struct {
 	Group      string // Auto Scaling group name
 	Hook       string // lifecycle hook name
 	InstanceID string
-	Token      string // may be empty: group, hook and instance name the action as well
-	Launch     bool   // of a launching instance; else of a terminating one
-	Found      bool   // no message says when it began: it was found to be pending
+	Token      string    // may be empty: group, hook and instance name the action as well
+	Launch     bool      // of a launching instance; else of a terminating one
+	Found      bool      // no message says when it began: it was found to be pending when it was first seen
+	Seen       time.Time // when the agent first saw that it is pending; zero if that is not known
 }
 
 func (a Action) String() string { return a.Group + "/" + a.Hook + " for " + a.InstanceID }

@@ -38,29 +38,32 @@ func (h *Hooks) Timing(ctx context.Context, a Action) (Timing, error) {
 }
 
 // Deadline returns the instant by which an action that began at the given one must be completed: the hook's
-// global timeout less the configured margin. Auto Scaling may refuse to describe the hook, for example if a
-// permission is missing. The deadline is then that of the shortest hook there can be; an action that has
-// waited for longer has another hook, and counts as one that begins now. One that was found (Action.Found) counts
-// from a heartbeat timeout before the given instant: Auto Scaling would have ended an older one without a heartbeat
-// (docs.aws.amazon.com/autoscaling/ec2/userguide/lifecycle-hooks.html).
+// global timeout less the configured margin. An action began at most a heartbeat timeout before it was first seen
+// (Action.Seen), whatever its message says: Auto Scaling would have ended an older one without a heartbeat
+// (docs.aws.amazon.com/autoscaling/ec2/userguide/lifecycle-hooks.html). One without a message that says when it began
+// (Action.Found) counts from there. Auto Scaling may refuse to describe the hook, for example if a permission is
+// missing: then the hook counts as the shortest there can be. An action that has waited for longer than its hook allows
+// counts as one that begins now: what says when it began is wrong, or it has another hook.
 func (h *Hooks) Deadline(ctx context.Context, a Action, began time.Time) (time.Time, error) {
 	t, err := h.Timing(ctx, a)
-	switch {
-	case err == nil:
-		return h.deadline(a, began, t), nil
-	case !isRefused(err):
+	isGuess := isRefused(err)
+	if isGuess {
+		h.observer.AutoScalingFailed("read the timeouts of "+a.String(), err)
+		t, err = shortest, nil
+	}
+	if err != nil {
 		return time.Time{}, err
 	}
-	h.observer.AutoScalingFailed("read the timeouts of "+a.String(), err)
-	if now := time.Now(); !h.deadline(a, began, shortest).After(now) {
+	if first := a.Seen.Add(-t.Heartbeat); !a.Seen.IsZero() && (a.Found || began.Before(first)) {
+		began = first
+	}
+	margin := min(h.cfg.Margin, t.Global/10)
+	end := began.Add(t.Global)
+	if isGuess {
+		end = end.Add(-margin)
+	}
+	if now := time.Now(); !end.After(now) && (isGuess || !a.Seen.IsZero()) {
 		began = now
 	}
-	return h.deadline(a, began, shortest), nil
-}
-
-func (h *Hooks) deadline(a Action, began time.Time, t Timing) time.Time {
-	if a.Found {
-		began = began.Add(-t.Heartbeat)
-	}
-	return began.Add(t.Global - min(h.cfg.Margin, t.Global/10))
+	return began.Add(t.Global - margin), nil
 }

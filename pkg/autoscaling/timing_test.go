@@ -61,7 +61,7 @@ func TestDeadlineOfAFoundAction(t *testing.T) {
 			return []types.LifecycleHook{lifecycleHook("drain", terminating, 600)}, nil
 		}
 		found := action
-		found.Token, found.Found = "", true
+		found.Token, found.Found, found.Seen = "", true, time.Now()
 		got, err := h.Deadline(t.Context(), found, time.Now())
 		if want := 1000*time.Minute - 11*time.Minute; err != nil || time.Until(got) != want {
 			t.Errorf("got %v from now, %v; want %v", time.Until(got), err, want)

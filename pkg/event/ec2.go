@@ -1,7 +1,5 @@
 package event
 
-import "time"
-
 // The detail-types of source aws.ec2 that are parsed (EC2 user guide, "Automate Amazon EC2 using
 // EventBridge", "Monitor interruptible Capacity Reservations", "Monitor Capacity Blocks using EventBridge").
 // Two of them have been documented under two names; both are parsed.
@@ -47,10 +45,9 @@ func fromEC2(detailType string, detail *fields, e Event) (Event, error) {
 // fromBlock reads the warning that a Capacity Block ends. EC2 sends it 40 minutes before the end, which is 10
 // minutes before it terminates the instances. So the end is known even if the warning does not name it.
 func fromBlock(detail *fields, e Event) (Event, error) {
-	const notice = 40 * time.Minute
 	e.Kind = CapacityBlockExpiration
 	e.ReservationID = detail.id("capacity-reservation-id", "cr-")
-	e.Deadline = detail.iso("end-date", e.At.Add(notice)).Add(-BlockLead)
+	e.Deadline = detail.iso("end-date", e.At.Add(BlockNotice+BlockLead)).Add(-BlockLead)
 	if detail.err != nil {
 		return Event{}, detail.err
 	}

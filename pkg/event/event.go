@@ -78,6 +78,24 @@ const ReservationNotice = 2 * time.Minute
 // guide, "Monitor Capacity Blocks using EventBridge").
 const BlockLead = 30 * time.Minute
 
+// BlockNotice is the time between the warning that a Capacity Block ends and the termination of its instances. EC2 sends
+// the warning 40 minutes before the end (EC2 user guide, "Monitor Capacity Blocks using EventBridge").
+const BlockNotice = 40*time.Minute - BlockLead
+
+// ShortestNotice returns how long before it takes the instance AWS sends an event of the kind at least; zero if it sends
+// none before, or the event can be compared with AWS's own schedule.
+func (k Kind) ShortestNotice() time.Duration {
+	switch k { //nolint:exhaustive // The others announce no end, or EC2 has it in its schedule.
+	case SpotInterruption:
+		return SpotNotice
+	case CapacityReservationInterruption:
+		return ReservationNotice
+	case CapacityBlockExpiration:
+		return BlockNotice
+	}
+	return 0
+}
+
 // Event is one fact about one instance, or about one Capacity Block. It can be compared with ==, except for
 // its times, which need time.Time.Equal.
 type Event struct {
@@ -97,11 +115,14 @@ type Event struct {
 	// At is the event's time in UTC. Only Auto Scaling's direct form may have none; then it is zero.
 	At time.Time
 
-	// Found: the lifecycle action was found without a message that says when it began. Parse leaves it false.
+	// Found: the lifecycle action was found without a message that says when it began, or whose time is not believed.
+	// Parse leaves it false.
 	Found bool
 
 	// DrainBy is the deadline of a drain that another one continues. Parse leaves it zero.
 	DrainBy time.Time
+	// Seen is when the agent first saw the event. Parse leaves it zero.
+	Seen time.Time
 
 	// Deadline is when the instance is terminated in any case: two minutes after At for SpotInterruption, the
 	// start of the change for ScheduledChange; the termination time of CapacityReservationInterruption, or two

@@ -1,0 +1,142 @@
+package agent_test
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/node-drainer/node-drainer/pkg/ec2"
+	"github.com/node-drainer/node-drainer/pkg/queue"
+)
+
+// datedAt returns the message with another time of the event, as whoever can write to the queue may send it.
+func datedAt(m source, at string) source {
+	return func(f *fixture) queue.Message {
+		out := m(f)
+		out.SentAt = time.Now()
+		before, rest, _ := strings.Cut(string(out.Body), `"Time":"`)
+		_, after, _ := strings.Cut(rest, `"`)
+		out.Body = []byte(before + `"Time":"` + at + `"` + after)
+		return out
+	}
+}
+
+// TestForgedTimeOfATermination: no message makes the time of a drain shorter than Auto Scaling's own rules allow: the
+// action began at most a heartbeat timeout before it was first seen.
+func TestForgedTimeOfATermination(t *testing.T) {
+	t.Parallel()
+	const m = time.Minute
+	sent := func(ago time.Duration, receives int) source {
+		return func(f *fixture) queue.Message {
+			out := message("drain", f.start.Add(-ago))
+			out.Receives = receives
+			return out
+		}
+	}
+	for _, tt := range []struct {
+		name    string
+		given   given
+		message source
+		want    string
+	}{
+		{"1970", nil, datedAt(termination, "1970-01-01T00:00:01Z"), "55m0s"},
+		{"sent long before the instance terminates", nil, sent(50*m, 1), "55m0s"},
+		{"sent before the hook's whole time", nil, sent(48*time.Hour, 1), "55m0s"},
+		{"a message that an earlier process has received", nil, sent(20*m, 2), "40m0s"},
+		{
+			"a message that an earlier process has received, longer ago than the hook can hold",
+			nil, sent(48*time.Hour, 2), "1h0m0s",
+		},
+		{
+			"an earlier process has cordoned the node", func(f *fixture) {
+				cordoned("lifecycle-terminating", -10*m, 50*m, 0)(f)
+				f.node.Mark.Hook, f.node.Mark.Token = "workers/drain", "token-drain"
+			}, sent(20*m, 1), "45m0s",
+		},
+		{
+			"the node is cordoned for another action", func(f *fixture) {
+				cordoned("lifecycle-terminating", -10*m, 59*m, 0)(f)
+				f.node.Mark.Hook, f.node.Mark.Token = "workers/drain", "another"
+			}, sent(20*m, 1), "55m0s",
+		},
+	} {
+		each(t, tt.name, with(timeout("drain", time.Hour), tt.given), func(t *testing.T, f *fixture) {
+			f.heartbeat = 5 * m
+			mustHandle(t, f, f.agent(), tt.message)
+			if got := f.did("drain"); len(got) != 1 || got[0] != "drain node-1 until "+tt.want {
+				t.Errorf("drained as %q, want one until %s", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestForgedCopyDuringADrain: a copy that says that the action began long ago does not tighten the drain.
+func TestForgedCopyDuringADrain(t *testing.T) {
+	inBubble(t, timeout("drain", 100*time.Minute), func(t *testing.T, f *fixture) {
+		a := f.agent()
+		var genuine sync.WaitGroup
+		genuine.Go(func() { mustHandle(t, f, a, termination) })
+		time.Sleep(5 * time.Second)
+		mustHandle(t, f, a, datedAt(termination, "1970-01-01T00:00:01Z"))
+		genuine.Wait()
+		f.wantSteps(t, drainedBy("1h0m0s")...)
+	})
+}
+
+// TestForgedTimeOfALaunch: a launch has the time that counts from when EC2 launched the instance, whatever a message
+// says that is sent before the genuine one, or after it.
+func TestForgedTimeOfALaunch(t *testing.T) {
+	t.Parallel()
+	const m = time.Minute
+	forged := datedAt(launchTo(""), "1970-01-01T00:00:01Z")
+	old := func(f *fixture) queue.Message { return launchMessage("", f.start.Add(-24*time.Hour)) }
+	for name, messages := range map[string][]source{
+		"sent first": {forged, launchTo("")}, "sent later": {launchTo(""), forged}, "sent long before": {old, launchTo("")},
+	} {
+		launched := func(f *fixture) {
+			f.ec2 = always(ec2.Instance{State: running, Launched: f.start.Add(-30 * time.Second)})
+		}
+		each(t, name, with(launching, launched, readyAt(14*m)), func(t *testing.T, f *fixture) {
+			a := f.agent()
+			var handled sync.WaitGroup
+			for _, one := range messages {
+				handled.Go(func() { mustHandle(t, f, a, one) })
+				time.Sleep(10 * time.Second)
+			}
+			handled.Wait()
+			if at := f.when("complete launch with CONTINUE"); at != 14*m {
+				t.Errorf("completed with CONTINUE after %v, want %v; steps %q", at, 14*m, f.did(""))
+			}
+		})
+	}
+}
+
+// TestForgedTimeOfANotice: an instance has the shortest notice that AWS gives, from when SQS has received the message.
+func TestForgedTimeOfANotice(t *testing.T) {
+	t.Parallel()
+	at := func(m source, ago time.Duration) source {
+		return func(f *fixture) queue.Message {
+			forged := m(&fixture{start: f.start.Add(-ago)})
+			forged.SentAt = f.start
+			return forged
+		}
+	}
+	for _, tt := range []struct {
+		name    string
+		message source
+		want    string
+	}{
+		{"Spot interruption", at(spotWarning, 90*time.Second), "55s"},
+		{"interruption of a reservation", at(reservationInterruption, time.Hour), "55s"},
+		{"end of a Capacity Block", at(capacityBlock, 20*time.Minute), "8m55s"},
+	} {
+		given := func(f *fixture) { f.state, f.reserved = always(inService), []string{instance} }
+		each(t, tt.name, given, func(t *testing.T, f *fixture) {
+			mustHandle(t, f, f.agent(), tt.message)
+			if got := f.did("drain"); len(got) != 1 || got[0] != "drain node-1 until "+tt.want {
+				t.Errorf("drained as %q, want one until %s", got, tt.want)
+			}
+		})
+	}
+}
