@@ -28,7 +28,7 @@ type AutoScaling interface {
 // Instances is what the agent calls of EC2.
 type Instances interface {
 	Describe(ctx context.Context, instanceID string) (ec2.Instance, error)
-	HasScheduledEvent(ctx context.Context, instanceID string) (bool, error)
+	Scheduled(ctx context.Context, instanceID string) (ec2.Schedule, error)
 	InReservation(ctx context.Context, reservationID string) ([]string, error)
 	spotStatuses
 }

@@ -300,8 +300,8 @@ func (c *confirmer) check(ctx context.Context, e event.Event) error {
 
 // checkSchedule returns errContradicted unless EC2 has an event scheduled.
 func (c *confirmer) checkSchedule(ctx context.Context, e event.Event) error {
-	scheduled, err := c.instances.HasScheduledEvent(ctx, e.InstanceID)
-	if err == nil && !scheduled {
+	scheduled, err := c.instances.Scheduled(ctx, e.InstanceID)
+	if err == nil && !scheduled.Any {
 		err = fmt.Errorf("%w: EC2 has no event scheduled for the instance", errContradicted)
 	}
 	return err

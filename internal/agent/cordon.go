@@ -116,6 +116,7 @@ func (c *cordoner) onNode(ctx context.Context, e event.Event, n *node.Node, act 
 func (c *cordoner) cordonNode(ctx context.Context, e event.Event, n node.Node) (mark node.Mark, err error) {
 	start, changed := time.Now(), false
 	err = c.retries.do(ctx, e, "cordon node "+n.Name, func() error {
+		e := c.scheduled(ctx, e)
 		deadline, unknown := c.deadline(ctx, e, n)
 		if errors.Is(unknown, autoscaling.ErrGone) {
 			return unknown

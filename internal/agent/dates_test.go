@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"context"
 	"strings"
 	"sync"
 	"testing"
@@ -112,16 +113,55 @@ func TestForgedTimeOfALaunch(t *testing.T) {
 	}
 }
 
+func (f instances) Scheduled(context.Context, string) (s ec2.Schedule, err error) {
+	s.NotBefore = f.notBefore
+	s.Any, err = f.scheduled(f.after())
+	return s, err
+}
+
+// at returns the message that a forger sends now with the times that a genuine one had so long ago.
+func at(m source, ago time.Duration) source {
+	return func(f *fixture) queue.Message {
+		forged := m(&fixture{start: f.start.Add(-ago)})
+		forged.SentAt = time.Now()
+		return forged
+	}
+}
+
+// TestForgedStartOfMaintenance: EC2 says when it starts, and a message only that something is scheduled.
+func TestForgedStartOfMaintenance(t *testing.T) {
+	t.Parallel()
+	soon := at(maintenance, 48*time.Hour-20*time.Second) // in 20 s
+	for _, tt := range []struct {
+		name  string
+		given given
+		steps []string
+	}{
+		{"it is days ahead", nil, []string{"announce maintenance at 48h0m0s"}},
+		{
+			"EC2 does not answer at first: drained early, and not by force",
+			scheduled(silent(3*time.Second, true)), append([]string{"cordon"}, drainedWithoutHook("47h59m55s")...),
+		},
+		{
+			"EC2 does not say when", func(f *fixture) { f.notBefore = time.Time{} },
+			drainedWithoutHook("15s"),
+		},
+		{
+			"it has begun: no reason to delete pods", func(f *fixture) { f.notBefore = f.start.Add(-time.Hour) },
+			drainedWithoutHook("1h0m0s"),
+		},
+	} {
+		given := with(lead, func(f *fixture) { f.notBefore = f.start.Add(48 * time.Hour) }, tt.given)
+		each(t, tt.name, given, func(t *testing.T, f *fixture) {
+			mustHandle(t, f, f.agent(), soon)
+			f.wantSteps(t, tt.steps...)
+		})
+	}
+}
+
 // TestForgedTimeOfANotice: an instance has the shortest notice that AWS gives, from when SQS has received the message.
 func TestForgedTimeOfANotice(t *testing.T) {
 	t.Parallel()
-	at := func(m source, ago time.Duration) source {
-		return func(f *fixture) queue.Message {
-			forged := m(&fixture{start: f.start.Add(-ago)})
-			forged.SentAt = f.start
-			return forged
-		}
-	}
 	for _, tt := range []struct {
 		name    string
 		message source

@@ -112,10 +112,6 @@ type instances struct{ *fixture }
 
 func (f instances) Describe(context.Context, string) (ec2.Instance, error) { return f.ec2(f.after()) }
 
-func (f instances) HasScheduledEvent(context.Context, string) (bool, error) {
-	return f.scheduled(f.after())
-}
-
 func (f instances) InReservation(context.Context, string) ([]string, error) {
 	return f.reserved, f.next("list")
 }

@@ -95,7 +95,8 @@ type fixture struct {
 	// EC2.
 	ec2        answer[ec2.Instance]
 	scheduled  answer[bool]
-	reserved   []string // in the Capacity Block
+	notBefore  time.Time // when what is scheduled starts; zero: EC2 does not say
+	reserved   []string  // in the Capacity Block
 	spot       answer[ec2.SpotStatus]
 	spotSilent time.Duration // until then questions for the status are not answered at all
 

@@ -206,3 +206,19 @@ func maintenanceOf(n node.Node) event.Event {
 	})
 	return e
 }
+
+// scheduled returns scheduled maintenance with the start that EC2 has in its schedule, if EC2 answers without delay:
+// whoever can write to the queue chooses the one in the message. Other events do not change.
+func (c *cordoner) scheduled(ctx context.Context, e event.Event) event.Event {
+	if e.Kind != event.ScheduledChange {
+		return e
+	}
+	ctx, cancel := context.WithTimeout(ctx, cordonUnconfirmedAfter)
+	defer cancel()
+	schedule, err := c.instances.Scheduled(ctx, e.InstanceID)
+	if err == nil && !schedule.NotBefore.IsZero() {
+		e.Deadline = schedule.NotBefore
+		e, _ = withDeadline(e)
+	}
+	return e
+}

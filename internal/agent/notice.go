@@ -207,6 +207,7 @@ func (h *noticeHandler) actAnnounced(ctx context.Context, e event.Event) (Outcom
 
 // actInTime postpones what it does for scheduled maintenance, unless it has begun that already.
 func (h *noticeHandler) actInTime(ctx context.Context, e event.Event) (Outcome, error) {
+	e = h.terminator.cordoner.scheduled(ctx, e)
 	window := e.Deadline
 	if n, _ := h.nodes.Find(e.InstanceID); isDrainedForMaintenance(n) {
 		window = time.Time{}
@@ -338,8 +339,8 @@ func (h *noticeHandler) cancel(ctx context.Context, e event.Event) error {
 func (h *noticeHandler) confirmCancellation(ctx context.Context, e event.Event) error {
 	start := time.Now()
 	return h.terminator.confirmer.poll(ctx, e, "confirm the cancellation", func() error {
-		scheduled, err := h.instances.HasScheduledEvent(ctx, e.InstanceID)
-		if scheduled {
+		scheduled, err := h.instances.Scheduled(ctx, e.InstanceID)
+		if scheduled.Any {
 			return errContradicted
 		}
 		return err

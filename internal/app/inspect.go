@@ -58,7 +58,7 @@ func (r awsReader) Try(ctx context.Context, action, group, hook string) (err err
 	case strings.HasPrefix(action, "sqs:"):
 		return queue.Try(ctx, r.queue, r.url, action)
 	case action == check.ActionStatus:
-		_, err = ec2.New(r.instances).HasScheduledEvent(ctx, noInstance)
+		_, err = ec2.New(r.instances).Scheduled(ctx, noInstance)
 	case action == check.ActionSpot:
 		_, err = ec2.New(r.instances).SpotStatus(ctx, noInstance)
 	case action == check.ActionAlarms:

@@ -50,7 +50,7 @@ func (s State) Unknown() bool { return s == "" }
 // Instances reads instances. Concurrent questions share a call. Make it with New.
 type Instances struct {
 	described batch.Batcher[string, Instance]
-	scheduled batch.Batcher[string, bool]
+	scheduled batch.Batcher[string, Schedule]
 	spot      batch.Batcher[string, SpotStatus]
 	api       API
 }
@@ -72,7 +72,7 @@ const (
 func New(api API) *Instances {
 	i := &Instances{api: api}
 	i.described = batch.Batcher[string, Instance]{Max: describeMax, Window: window, Call: i.describe}
-	i.scheduled = batch.Batcher[string, bool]{Max: scheduledMax, Window: window, Call: i.schedule}
+	i.scheduled = batch.Batcher[string, Schedule]{Max: scheduledMax, Window: window, Call: i.schedule}
 	i.spot = batch.Batcher[string, SpotStatus]{Max: describeMax, Window: window, Call: i.describeSpot}
 	return i
 }
@@ -135,20 +135,25 @@ func toInstance(one types.Instance) Instance {
 	}
 }
 
-// HasScheduledEvent reports whether EC2 has an event scheduled for an instance that is neither completed nor
-// canceled: maintenance, a reboot, a retirement or a stop.
-func (i *Instances) HasScheduledEvent(ctx context.Context, id string) (bool, error) {
+// Schedule is what EC2 has scheduled for an instance.
+type Schedule struct {
+	Any       bool      // an event that is neither completed nor canceled: maintenance, a reboot, a retirement or a stop
+	NotBefore time.Time // the earliest of these events starts then at the earliest; zero if EC2 does not say
+}
+
+// Scheduled returns what EC2 has scheduled for an instance.
+func (i *Instances) Scheduled(ctx context.Context, id string) (Schedule, error) {
 	return i.scheduled.Do(ctx, id)
 }
 
 // schedule answers all questions by one list of the events in the Region: there are few, often at the same
 // time.
-func (i *Instances) schedule(ctx context.Context, ids []string) []batch.Result[bool] {
+func (i *Instances) schedule(ctx context.Context, ids []string) []batch.Result[Schedule] {
 	var codes []string
 	for _, code := range types.EventCode("").Values() {
 		codes = append(codes, string(code))
 	}
-	scheduled := map[string]bool{}
+	scheduled := map[string]Schedule{}
 	pages := sdk.NewDescribeInstanceStatusPaginator(i.api, &sdk.DescribeInstanceStatusInput{
 		IncludeAllInstances: aws.Bool(true),
 		Filters:             []types.Filter{{Name: aws.String("event.code"), Values: codes}},
@@ -156,12 +161,23 @@ func (i *Instances) schedule(ctx context.Context, ids []string) []batch.Result[b
 	const doing = "describe scheduled events"
 	err := cloud.EachPage(ctx, callTimeout, doing, pages, func(out *sdk.DescribeInstanceStatusOutput) {
 		for _, one := range out.InstanceStatuses {
-			if slices.ContainsFunc(one.Events, isUnfinished) {
-				scheduled[aws.ToString(one.InstanceId)] = true
-			}
+			scheduled[aws.ToString(one.InstanceId)] = scheduleOf(one.Events)
 		}
 	})
 	return batch.Results(ids, scheduled, err)
+}
+
+func scheduleOf(events []types.InstanceStatusEvent) (s Schedule) {
+	for _, e := range events {
+		if !isUnfinished(e) {
+			continue
+		}
+		s.Any = true
+		if start := aws.ToTime(e.NotBefore); s.NotBefore.IsZero() || !start.IsZero() && start.Before(s.NotBefore) {
+			s.NotBefore = start
+		}
+	}
+	return s
 }
 
 // isUnfinished reports whether the event is scheduled or in progress. EC2 describes one that is over for up

@@ -112,28 +112,32 @@ func TestInReservation(t *testing.T) {
 	}
 }
 
-// TestHasScheduledEvent: an event counts for its instances until it is canceled or completed.
-func TestHasScheduledEvent(t *testing.T) {
+// TestScheduled: an event counts for its instances until it is canceled or completed; the earliest one says when.
+func TestScheduled(t *testing.T) {
 	t.Parallel()
 	s, i := simulateInstances(t)
-	expect := func(when string, want map[string]bool) {
+	var none Schedule
+	expect := func(when string, want map[string]Schedule) {
 		t.Helper()
 		for id, scheduled := range want {
-			if got, err := i.HasScheduledEvent(bounded(t), id); err != nil || got != scheduled {
+			got, err := i.Scheduled(bounded(t), id)
+			if err != nil || got.Any != scheduled.Any || !got.NotBefore.Equal(scheduled.NotBefore) {
 				t.Errorf("%s: %s: got %v, %v", when, id, got, err)
 			}
 		}
 	}
-	expect("before", map[string]bool{onDemand: false, unknown: false})
-	first, err := s.ScheduleChange("instance-reboot", time.Now().Add(time.Hour), onDemand, spot)
+	expect("before", map[string]Schedule{onDemand: none, unknown: none})
+	inAnHour := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
+	soon, late := Schedule{true, inAnHour}, Schedule{true, inAnHour.Add(time.Hour)}
+	first, err := s.ScheduleChange("instance-reboot", soon.NotBefore, onDemand, spot)
 	must(t, err)
-	second, err := s.ScheduleChange("instance-stop", time.Now().Add(time.Hour), spot)
+	second, err := s.ScheduleChange("instance-stop", late.NotBefore, spot)
 	must(t, err)
-	expect("scheduled", map[string]bool{onDemand: true, spot: true, block: false, unknown: false})
+	expect("scheduled", map[string]Schedule{onDemand: soon, spot: soon, block: none, unknown: none})
 	must(t, s.CancelChange(first))
-	expect("the first is canceled", map[string]bool{onDemand: false, spot: true})
+	expect("the first is canceled", map[string]Schedule{onDemand: none, spot: late})
 	must(t, s.CompleteChange(second))
-	expect("the second is completed", map[string]bool{onDemand: false, spot: false})
+	expect("the second is completed", map[string]Schedule{onDemand: none, spot: none})
 }
 
 // TestFailedCalls return the error and no value.
@@ -144,7 +148,7 @@ func TestFailedCalls(t *testing.T) {
 	if got, err := i.Describe(bounded(t), spot); err == nil || got != (Instance{}) {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	if got, err := i.HasScheduledEvent(bounded(t), spot); err == nil || got {
+	if got, err := i.Scheduled(bounded(t), spot); err == nil || got.Any {
 		t.Errorf("got %v, %v", got, err)
 	}
 	if got, err := i.InReservation(bounded(t), reservation); err == nil || got != nil {
