@@ -302,3 +302,21 @@ func TestAnotherNodeOfTheName(t *testing.T) {
 		}
 	})
 }
+
+// TestWebhookIsNamedUntilTheAnswer: while a request is in flight, and after one without an answer, a pod waits for the
+// webhook that held it last.
+func TestWebhookIsNamedUntilTheAnswer(t *testing.T) {
+	r := Removal{Pod: pod("a")}
+	r.Pod.Try = r.next(Refused, "busy", deniedBy("guard.example.com", 403), t0)
+	if r.Pod.Try.Webhook != "" {
+		t.Fatal("the message names no webhook")
+	}
+	denial := deniedBy("guard.example.com", 403)
+	r.Pod.Try = r.next(Refused, denial.Error(), denial, t0)
+	r.Pod.Try = r.next(Deferred, "timeout", errors.New("timeout"), t0)
+	if try := r.Pod.Try; try.Webhook != "guard.example.com" || try.Message != denial.Error() {
+		t.Errorf("got %+v", try)
+	}
+	r.Pod.Try.Last, r.Pod.Try.Next = Sent, time.Time{}
+	given{}.expect(t, "in flight", s, "wait a refused-by-webhook; again 10m0s", r.Pod)
+}

@@ -186,6 +186,8 @@ func (d *decision) remove(pod Pod) {
 // reason is why the pod waits, according to its last attempt or its state.
 func (d *decision) reason(pod Pod) WaitReason {
 	switch last := pod.Try.Last; {
+	case last == Sent && pod.GraceEndsAt.IsZero() && pod.Try.Webhook != "":
+		return RefusedByWebhook // until the answer, it is what held the pod last
 	case last == Sent && pod.GraceEndsAt.IsZero():
 		return Requested
 	case last == Accepted, last == Forced, !pod.GraceEndsAt.IsZero():

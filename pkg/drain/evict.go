@@ -197,9 +197,14 @@ func (r Removal) next(outcome Outcome, message string, err error, now time.Time)
 	if !evicting && failures >= maxDeletionErrors && apierrors.IsInternalError(err) {
 		outcome = Denied
 	}
+	webhook := webhookOf(message)
+	var status apierrors.APIStatus
+	if before := r.Pod.Try; before.Webhook != "" && err != nil && !errors.As(err, &status) {
+		webhook, message = before.Webhook, before.Message // no answer says less than the one before
+	}
 	return Try{
 		Last: outcome, Next: now.Add(jittered(pause)), Failures: failures, Message: message, Eviction: evicting,
-		Webhook: webhookOf(message),
+		Webhook: webhook,
 	}
 }
 

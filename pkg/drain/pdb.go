@@ -55,7 +55,8 @@ func (d demands) add(w Waiting) {
 	for _, name := range w.Pod.Budgets {
 		d.blocked[name]++
 		d.waiting[name] += 0
-		if (w.Reason == BlockedByBudget || w.Reason == RefusedByWebhook) && !time.Now().Before(w.Pod.Try.Next) {
+		isReady := w.Pod.Try.Last != Sent && !time.Now().Before(w.Pod.Try.Next)
+		if isReady && (w.Reason == BlockedByBudget || w.Reason == RefusedByWebhook) {
 			d.waiting[name]++
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/node-drainer/node-drainer/test/awsim"
 	"github.com/node-drainer/node-drainer/test/cluster"
 )
 
@@ -61,7 +63,7 @@ func TestPodsThatReturn(t *testing.T) {
 			f.mayKill = true // what returns ends with the instance
 			old, instance := f.node()
 			f.node()
-			f.deploy("api", old, 2, cluster.Pods{Stop: time.Second})
+			f.deploy("api", old, 2, cluster.Pods{Stop: 10 * time.Second}) // so that the controllers have the time to put pods back
 			f.must(deploy(f, old))
 			f.waitPodsReady("op", 1)
 			agent := f.startAgent("DRAIN_TIMEOUT=45s")
@@ -94,7 +96,10 @@ func (f *fixture) admissionWebhook(policy admissionregistrationv1.FailurePolicyT
 			w.WriteHeader(http.StatusBadRequest)
 			return
 		}
-		refusal := answer(r.Context())
+		var refusal *metav1.Status
+		if dryRun := review.Request.DryRun; review.Request.UserInfo.Username == f.user || dryRun != nil && *dryRun {
+			refusal = answer(r.Context()) // not to the simulated kubelet, which deletes pods that have ended
+		}
 		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: refusal == nil, Result: refusal}
 		_ = json.NewEncoder(w).Encode(review)
 	}))
@@ -148,6 +153,8 @@ func (f *fixture) awaitWebhook() {
 		}
 		return ""
 	})
+	now := int64(0)
+	f.must(f.cluster.Client().CoreV1().Pods(f.namespace).Delete(f.ctx, "probe", metav1.DeleteOptions{GracePeriodSeconds: &now}))
 }
 
 const webhookName = "guard.node-drainer.test"
@@ -162,8 +169,8 @@ func hang(ctx context.Context) *metav1.Status {
 // drain to its bound.
 func TestWebhooksThatHang(t *testing.T) {
 	t.Parallel()
-	for policy, outcome := range map[admissionregistrationv1.FailurePolicyType]string{
-		admissionregistrationv1.Ignore: "drained", admissionregistrationv1.Fail: "left-behind",
+	for _, policy := range []admissionregistrationv1.FailurePolicyType{
+		admissionregistrationv1.Ignore, admissionregistrationv1.Fail,
 	} {
 		t.Run(string(policy), func(t *testing.T) {
 			t.Parallel()
@@ -174,12 +181,13 @@ func TestWebhooksThatHang(t *testing.T) {
 			f.deploy("api", old, 1, cluster.Pods{Stop: time.Second, GracePeriod: 5 * time.Second})
 			f.admissionWebhook(policy, hang)
 			agent := f.startAgent("DRAIN_TIMEOUT=50s")
+			if policy == admissionregistrationv1.Fail {
+				f.assertLeftBehind(agent, old, instance, 50*time.Second)
+				return
+			}
 			f.terminate(instance)
 			f.assertEndsBy(instance, 50*time.Second)
-			agent.waitLog("termination ended", "outcome", outcome)
-			if f.mayKill {
-				f.assertLeftBehind(agent, old)
-			}
+			agent.waitLog("termination ended", "outcome", "drained")
 		})
 	}
 }
@@ -200,11 +208,8 @@ func TestWebhooksThatDeny(t *testing.T) {
 				return &metav1.Status{Status: metav1.StatusFailure, Code: code, Message: "busy"}
 			})
 			agent := f.startAgent("DRAIN_TIMEOUT=15s")
-			f.terminate(instance)
+			f.assertLeftBehind(agent, old, instance, 15*time.Second)
 			agent.waitLog("eviction blocked", "because", "refused-by-webhook")
-			f.assertEndsBy(instance, 15*time.Second)
-			agent.waitLog("termination ended", "outcome", "left-behind")
-			f.assertLeftBehind(agent, old)
 			if n := agent.Count("pod deleted at the deadline") + agent.Count("pod evicted"); n > 0 {
 				t.Errorf("%d pods were logged as removed", n)
 			}
@@ -212,19 +217,27 @@ func TestWebhooksThatDeny(t *testing.T) {
 	}
 }
 
-// assertLeftBehind expects that the condition, an Event and the metric name the webhook that kept a pod.
-func (f *fixture) assertLeftBehind(agent *agentProcess, node string) {
+// assertLeftBehind terminates the instance, and expects that its drain ends within its bound, and that the condition, an
+// Event and the metric name the webhook that kept a pod. The node exists until the action is completed.
+func (f *fixture) assertLeftBehind(agent *agentProcess, node, instance string, timeout time.Duration) {
 	f.t.Helper()
-	f.waitEvent("PodsLeftBehind")
+	complete := f.aws.Inject(awsim.Fault{Action: "CompleteLifecycleAction", Code: "Throttling"})
+	started := time.Now()
+	f.terminate(instance)
+	agent.waitLog("drain ended with pods left on the node", "node", node)
+	if took := time.Since(started); took > timeout+drainBound {
+		f.t.Errorf("the drain ended after %v, and had %v", took, timeout)
+	}
 	f.waitNode(node, func(n *corev1.Node) bool {
-		for _, c := range n.Status.Conditions {
-			if c.Type == "node-drainer.io/Drained" && c.Reason == "PodsLeftBehind" {
-				return strings.Contains(c.Message, webhookName)
-			}
-		}
-		return false
+		return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == "node-drainer.io/Drained" && c.Reason == "PodsLeftBehind" && strings.Contains(c.Message, webhookName)
+		})
 	})
+	f.waitEvent("PodsLeftBehind")
 	if n := agent.metric("node_drainer_pods_left_total", "refused-by-webhook"); n < 1 {
 		f.t.Errorf("the metric counts %v pods", n)
 	}
+	complete()
+	f.waitCompleted(instance)
+	agent.waitLog("termination ended", "outcome", "left-behind")
 }
