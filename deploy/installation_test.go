@@ -21,6 +21,7 @@ func TestInstallation(t *testing.T) {
 		"aws_sqs_queue": {
 			{
 				"name": "node-drainer-prod", "message_retention_seconds": "1209600", "receive_wait_time_seconds": "20",
+				"max_message_size":        "262144",
 				"sqs_managed_sse_enabled": "true",
 				"redrive_policy":          map[string]any{"deadLetterTargetArn": dead, "maxReceiveCount": "100"},
 			},

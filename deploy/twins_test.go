@@ -32,6 +32,7 @@ func counterparts() []counterpart {
 	return []counterpart{
 		{"aws_sqs_queue", "AWS::SQS::Queue", map[string]string{
 			"name": "QueueName", "message_retention_seconds": "MessageRetentionPeriod",
+			"max_message_size":          "MaximumMessageSize",
 			"receive_wait_time_seconds": "ReceiveMessageWaitTimeSeconds", "sqs_managed_sse_enabled": "SqsManagedSseEnabled",
 			"kms_master_key_id": "KmsMasterKeyId", "redrive_policy": "RedrivePolicy", "redrive_allow_policy": "RedriveAllowPolicy",
 		}},

@@ -7,6 +7,7 @@ locals {
 resource "aws_sqs_queue" "this" {
   name                      = local.name
   message_retention_seconds = local.retention
+  max_message_size          = 262144 # EventBridge's limit
   receive_wait_time_seconds = 20
   sqs_managed_sse_enabled   = var.kms_key == null ? true : null
   kms_master_key_id         = one(var.kms_key[*].arn)

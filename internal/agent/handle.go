@@ -29,12 +29,13 @@ func (a *Agent) Handle(ctx context.Context, m queue.Message) error {
 		a.observer.MessageRefused(m, event.Reason(err), err)
 		return queue.Reject(err)
 	}
+	m.Body = nil // it may be long, and the events are handled for as long as a drain takes
 	for i, e := range events {
 		a.observer.EventReceived(m, e)
 		a.lost.received(e)
 		events[i] = dated(m, e)
 	}
-	err = forEach(events, func(e event.Event) error { return a.handleEvent(ctx, e) })
+	err = a.handleAll(ctx, events)
 	if a.dryRun {
 		<-ctx.Done()
 		return context.Cause(ctx)

@@ -91,20 +91,24 @@ func (h *noticeHandler) handle(ctx context.Context, e event.Event) error {
 // to register counts from now. The wait calls no API, because most instances without a Node are none of this cluster.
 // An instance that stops does not register.
 func (h *noticeHandler) awaitNode(ctx context.Context, e event.Event) error {
-	end := e.At.Add(h.cfg.RegistrationTimeout)
-	switch {
-	case e.Kind == event.StateChange:
+	if e.Kind == event.StateChange {
 		return nil
-	case !e.Deadline.IsZero():
-		end = earlier(time.Now().Add(h.cfg.RegistrationTimeout), e.Deadline.Add(overdueAfter))
 	}
-	waiting, cancel := context.WithDeadlineCause(ctx, end, errUnregistered)
+	waiting, cancel := context.WithDeadlineCause(ctx, registrationEnds(e, h.cfg.RegistrationTimeout), errUnregistered)
 	defer cancel()
 	_, err := h.terminator.nodes.Await(waiting, e.InstanceID, nil)
 	if errors.Is(err, errUnregistered) || errors.Is(err, node.ErrUnselected) {
 		return nil
 	}
 	return err
+}
+
+// registrationEnds returns until when awaitNode waits.
+func registrationEnds(e event.Event, timeout time.Duration) time.Time {
+	if e.Deadline.IsZero() {
+		return e.At.Add(timeout)
+	}
+	return earlier(time.Now().Add(timeout), e.Deadline.Add(overdueAfter))
 }
 
 // run runs act once for all copies of the event that arrive meanwhile.

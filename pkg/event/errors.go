@@ -15,7 +15,7 @@ var (
 	// ErrUnknownTransition: a lifecycle action with an unknown transition or place, for example one that was
 	// added to Auto Scaling later. Another program may be responsible for it.
 	ErrUnknownTransition = errors.New("unknown lifecycle transition")
-	// ErrTooLarge: more than MaxBody bytes.
+	// ErrTooLarge: more than MaxBody bytes, or MaxInstances instances.
 	ErrTooLarge = errors.New("notification too large")
 )
 

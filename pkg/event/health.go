@@ -2,6 +2,7 @@ package event
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
 )
@@ -75,7 +76,7 @@ type entity struct {
 	resolved bool
 }
 
-// affected returns the instances among a Health event's entities, each once. One that is listed twice is
+// affected returns the instances among a Health event's entities, each once, up to MaxInstances. One that is listed twice is
 // resolved only if both entries are.
 func affected(detail *fields) []entity {
 	var list []json.RawMessage
@@ -96,6 +97,10 @@ func affected(detail *fields) []entity {
 		if i, seen := index[one.id]; seen {
 			out[i].resolved = out[i].resolved && one.resolved
 			continue
+		}
+		if len(out) == MaxInstances {
+			detail.err = fmt.Errorf("%w: more than %d instances", ErrTooLarge, MaxInstances)
+			return nil
 		}
 		index[one.id] = len(out)
 		out = append(out, one)

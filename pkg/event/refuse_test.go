@@ -2,6 +2,7 @@ package event_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -53,6 +54,26 @@ func TestMalformedBodies(t *testing.T) {
 	}
 	refuse(t, "larger than SQS carries", []byte(`{"a":"`+strings.Repeat("s3cr3t", 1<<18)+`"}`), event.ErrTooLarge)
 	refuse(t, "one byte too large", []byte(strings.Repeat(" ", event.MaxBody+1-len(message))+message), event.ErrTooLarge)
+	refuse(t, "more instances than AWS sends at once", manyEntities(event.MaxInstances+1), event.ErrTooLarge)
+}
+
+// manyEntities returns a message of AWS Health about n instances, as short as it can be.
+func manyEntities(n int) []byte {
+	entities := make([]string, n)
+	for i := range entities {
+		entities[i] = fmt.Sprintf(`{"entityValue":"i-%017x"}`, i)
+	}
+	return fmt.Appendf(nil, `{"source":"aws.health","detail-type":"AWS Health Event","time":"2027-03-01T10:00:00Z","detail":`+
+		`{"service":"EC2","eventTypeCategory":"scheduledChange","startTime":"Sat, 05 Jun 2027 15:20:37 GMT",`+
+		`"affectedEntities":[%s]}}`, strings.Join(entities, ","))
+}
+
+// TestManyInstances: the most that a page of AWS Health can have are accepted.
+func TestManyInstances(t *testing.T) {
+	events, err := event.Parse(manyEntities(event.MaxInstances))
+	if err != nil || len(events) != event.MaxInstances {
+		t.Errorf("%d events, %v", len(events), err)
+	}
 }
 
 func TestMalformedFields(t *testing.T) {

@@ -29,6 +29,9 @@ const (
 	firstDeleteRetry = 250 * time.Millisecond
 	// deleteAttempts is how often a deletion is tried in all.
 	deleteAttempts = 5
+	// oftenReceived is how often a message may be received to be handled beside any number of others. One that was
+	// received more often may be what processes have died of: then at most oftenLimit of them are handled at a time.
+	oftenReceived, oftenLimit = 5, 10
 	// renewalTimeout bounds the wait for the answer to a renewal that was sent: after that it is most likely
 	// lost, and the process may be stopping.
 	renewalTimeout = time.Second
@@ -68,6 +71,7 @@ type Consumer struct {
 	gate       func(ctx context.Context) // nil: receives never wait
 	closed     chan struct{}             // closed when the last receive has ended
 	connecting chan struct{}             // an element while Connect runs
+	often      chan struct{}             // an element for each message that was received often and is being handled
 	ready      atomic.Bool
 	redrive    atomic.Bool
 }
@@ -77,7 +81,7 @@ func New(api API, cfg Config, observer Observer) *Consumer {
 	messages := &inflight{messages: map[string]*inflightMessage{}}
 	return &Consumer{
 		api: api, cfg: cfg, observer: observer, inflight: messages, batches: newBatches(api, cfg.URL, messages),
-		connecting: make(chan struct{}, 1),
+		connecting: make(chan struct{}, 1), often: make(chan struct{}, oftenLimit),
 	}
 }
 
@@ -107,20 +111,20 @@ func (c *Consumer) Run(ctx context.Context, handle Handler) error {
 	c.closed = make(chan struct{})
 	defer close(c.closed)
 	c.receiveAll(ctx, func(m Message, done func()) {
+		one := &m
 		handlers.Go(func() {
 			defer done()
-			c.serve(ctx, m, handle)
+			c.serve(ctx, one, handle)
 		})
 	})
 	return context.Cause(ctx)
 }
 
 // serve handles a message. A message that was received when ctx had ended is not handled, but released.
-func (c *Consumer) serve(ctx context.Context, m Message, handle Handler) {
-	err := context.Cause(ctx)
-	if err == nil {
-		err = handle(ctx, m)
-	}
+func (c *Consumer) serve(ctx context.Context, received *Message, handle Handler) {
+	m := *received
+	m.Body = nil // only the handler needs it, which runs for as long as a drain
+	err := c.call(ctx, received, handle)
 	outcome, invisible := outcomeOf(m.Receives, err, c.redrive.Load(), ctx.Err() != nil)
 	settle := c.delete
 	if outcome != Deleted && outcome != Dropped {
@@ -130,6 +134,23 @@ func (c *Consumer) serve(ctx context.Context, m Message, handle Handler) {
 		c.observer.QueueFailed("settle message "+m.ID, failure) // it is delivered again
 	}
 	c.observer.MessageSettled(m, outcome, err)
+}
+
+// call calls the handler, in turn if the message was received often. It leaves the body to the handler.
+func (c *Consumer) call(ctx context.Context, received *Message, handle Handler) error {
+	if received.Receives > oftenReceived {
+		select {
+		case c.often <- struct{}{}:
+			defer func() { <-c.often }()
+		case <-ctx.Done():
+		}
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	m := *received
+	received.Body = nil
+	return handle(ctx, m)
 }
 
 // delete deletes the message. It stays in flight until then: if it is delivered again meanwhile, no second

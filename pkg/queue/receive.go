@@ -22,6 +22,10 @@ const (
 	// lastReceive is how long a receive may still take when this process stops. If its answer were not read, the
 	// messages in it would be invisible for the whole visibility timeout.
 	lastReceive = 250 * time.Millisecond
+	// slotBytes is how long a message may be that takes one slot; a longer one takes more. Those of lifecycle hooks have
+	// about 600 bytes. Only AWS Health sends long ones, up to EventBridge's limit of 256 KB (AWS Health user guide,
+	// "Viewing paginated lists of AWS Health events on EventBridge").
+	slotBytes = 4 << 10
 )
 
 // delivery is a message with its receipt handle.
@@ -34,7 +38,7 @@ type delivery struct {
 // starts another receiver, which stops when its receives are not full any more.
 type receivers struct {
 	*Consumer
-	slots   slots
+	slots   *slots
 	helpers chan struct{} // an element for each receiver beside the first
 	running sync.WaitGroup
 	handle  func(m Message, done func()) // starts the handler; done is called when it has returned
@@ -44,7 +48,7 @@ type receivers struct {
 func (c *Consumer) receiveAll(ctx context.Context, handle func(m Message, done func())) {
 	r := &receivers{
 		Consumer: c, handle: handle,
-		slots: make(slots, c.cfg.MaxInFlight), helpers: make(chan struct{}, c.cfg.Receivers-1),
+		slots: newSlots(c.cfg.MaxInFlight), helpers: make(chan struct{}, c.cfg.Receivers-1),
 	}
 	defer r.running.Wait()
 	for ctx.Err() == nil {
@@ -97,37 +101,55 @@ func (r *receivers) receive(ctx context.Context, poll time.Duration) (full bool,
 		if r.inflight.add(m) {
 			free--
 			r.observer.MessageReceived(m.Message)
-			r.handle(m.Message, func() { r.slots.release(1) })
+			more := len(m.Body) / slotBytes
+			r.slots.release(-more)
+			r.handle(m.Message, func() { r.slots.release(1 + more) })
 		}
 	}
 	return full, nil
 }
 
-// slots bounds how many messages are in flight. A slot is reserved before its message is received: until
-// there is one, the message waits in the queue, where other processes can receive it and it is not counted as
-// delivered.
-type slots chan struct{}
-
-// reserve waits for a slot, and reserves those that are free, up to a batch. It returns 0 when ctx ends.
-func (s slots) reserve(ctx context.Context) int {
-	select {
-	case s <- struct{}{}:
-	case <-ctx.Done():
-		return 0
-	}
-	for n := 1; n < batchSize; n++ {
-		select {
-		case s <- struct{}{}:
-		default:
-			return n
-		}
-	}
-	return batchSize
+// slots bounds how many messages are in flight, and how long they are. A slot is reserved before its message is
+// received: until there is one, the message waits in the queue, where other processes can receive it and it is not
+// counted as delivered. The length of a message is known only then: what one takes beyond the slots that are free is
+// missing for the next receive.
+type slots struct {
+	mu    sync.Mutex
+	free  int           // negative while longer messages than fit are in flight
+	freed chan struct{} // closed when slots are released
 }
 
-func (s slots) release(n int) {
-	for range n {
-		<-s
+func newSlots(n int) *slots { return &slots{free: n, freed: make(chan struct{})} }
+
+// reserve waits for a slot, and reserves those that are free, up to a batch. It returns 0 when ctx ends.
+func (s *slots) reserve(ctx context.Context) int {
+	for {
+		n, freed := s.tryReserve()
+		if n > 0 {
+			return n
+		}
+		select {
+		case <-freed:
+		case <-ctx.Done():
+			return 0
+		}
+	}
+}
+
+func (s *slots) tryReserve() (n int, freed <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n = max(min(s.free, batchSize), 0)
+	s.free -= n
+	return n, s.freed
+}
+
+func (s *slots) release(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.free += n; s.free > 0 {
+		close(s.freed)
+		s.freed = make(chan struct{})
 	}
 }
 

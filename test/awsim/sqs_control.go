@@ -52,7 +52,7 @@ func (s *sqs) set(q *queue, attribute, value string) (err error) {
 			q.redrivePolicy, q.deadLetters, q.maxReceives = value, dead, policy.MaxReceiveCount
 		}
 		return err
-	case "KmsMasterKeyId", "SqsManagedSseEnabled", "MessageRetentionPeriod":
+	case "KmsMasterKeyId", "SqsManagedSseEnabled", "MessageRetentionPeriod", "MaximumMessageSize":
 		if q.attributes == nil {
 			q.attributes = map[string]string{}
 		}

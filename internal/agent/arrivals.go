@@ -1,0 +1,84 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/node-drainer/node-drainer/internal/retry"
+	"github.com/node-drainer/node-drainer/pkg/event"
+)
+
+// arrivalInterval is how often the agent looks whether an instance has registered that a message names beside others.
+const arrivalInterval = 5 * time.Second
+
+// handleAll handles the events of one message. Only AWS Health names several instances, and a forged message may name
+// thousands that are none of this cluster: they wait together for their Nodes, and only their ids are kept.
+func (a *Agent) handleAll(ctx context.Context, events []event.Event) error {
+	if len(events) == 1 {
+		return a.handleEvent(ctx, events[0])
+	}
+	var registered, rest []event.Event
+	var awaited event.Event
+	var ids []string
+	for _, e := range events {
+		n, ok := a.notices.nodes.Find(e.InstanceID)
+		switch {
+		case ok || n.Unselected:
+			registered = append(registered, e)
+		case e.Kind == event.ScheduledChange:
+			awaited, ids = e, append(ids, e.InstanceID)
+		default:
+			rest = append(rest, e)
+		}
+	}
+	var arrivals sync.WaitGroup
+	var errs [3]error
+	arrivals.Go(func() { errs[0] = a.awaitNodes(ctx, awaited, ids) })
+	for _, e := range rest { // without a Node, none of them waits
+		errs[1] = errors.Join(errs[1], a.handleEvent(ctx, e))
+	}
+	errs[2] = forEach(registered, func(e event.Event) error { return a.handleEvent(ctx, e) })
+	arrivals.Wait()
+	return errors.Join(errs[:]...)
+}
+
+// awaitNodes handles the event for each of the instances that registers as a Node in the time that it has, and ignores
+// it for the others.
+func (a *Agent) awaitNodes(ctx context.Context, e event.Event, ids []string) error {
+	of := func(id string) event.Event {
+		one := e
+		one.InstanceID = id
+		return one
+	}
+	var mu sync.Mutex
+	var errs []error
+	var handling sync.WaitGroup
+	end := registrationEnds(e, a.notices.cfg.RegistrationTimeout)
+	for len(ids) > 0 && time.Now().Before(end) && a.notices.cfg.Events.Action(e.Kind) != event.Ignore {
+		if !retry.Sleep(ctx, min(arrivalInterval, time.Until(end))) {
+			break
+		}
+		ids = slices.DeleteFunc(ids, func(id string) bool {
+			n, ok := a.notices.nodes.Find(id)
+			if ok || n.Unselected {
+				handling.Go(func() {
+					err := a.handleEvent(ctx, of(id))
+					mu.Lock()
+					defer mu.Unlock()
+					errs = append(errs, err)
+				})
+			}
+			return ok || n.Unselected
+		})
+	}
+	if ctx.Err() == nil {
+		for _, id := range ids {
+			a.observer.EventIgnored(of(id), notOurNode)
+		}
+	}
+	handling.Wait()
+	return errors.Join(append(errs, context.Cause(ctx))...)
+}
