@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/node-drainer/node-drainer/pkg/node"
 )
 
 const (
@@ -30,6 +32,14 @@ func (b *markBarrier) announce() (cordoned func()) {
 	b.pending++
 	b.last = time.Now()
 	return sync.OnceFunc(b.cordoned)
+}
+
+// announceNode is announce, but drains do not wait for an instance without a Node, which may take minutes to register.
+func (b *markBarrier) announceNode(n node.Node) (cordoned func()) {
+	if n.Name == "" || n.Unselected {
+		return func() {}
+	}
+	return b.announce()
 }
 
 func (b *markBarrier) cordoned() {

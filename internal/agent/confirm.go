@@ -18,6 +18,8 @@ import (
 // holds it, the clusters that the tags of a group name, and whether a hook notifies others than this agent.
 type groupStates interface {
 	State(ctx context.Context, instanceID string) (autoscaling.State, error)
+	// MemberInTurn is for instances of messages that are not confirmed, of which there may be any number.
+	MemberInTurn(ctx context.Context, instanceID string) (autoscaling.Member, error)
 	IsPending(ctx context.Context, a autoscaling.Action) (bool, error)
 	Clusters(ctx context.Context, group string) ([]string, error)
 	NotifiesOthers(ctx context.Context, group, hook string) (bool, error)
@@ -97,7 +99,7 @@ func (c *confirmer) checkOwner(ctx context.Context, e event.Event) error {
 	if e.Kind == event.LifecycleTerminating {
 		timeout = c.cfg.RegistrationTimeout + c.cfg.DrainTimeout
 	}
-	return c.actions.Hold(ctx, actionOf(e), func(ctx context.Context) error {
+	return c.actions.HoldUnconfirmed(ctx, ctx, actionOf(e), func(ctx context.Context) error {
 		err := c.findOwner(ctx, e, timeout)
 		if errors.Is(err, errTagsUnknown) {
 			return nil
@@ -274,7 +276,7 @@ func (c *confirmer) isNodeDeleted(ctx context.Context, e event.Event) bool {
 func (c *confirmer) check(ctx context.Context, e event.Event) error {
 	switch e.Kind {
 	case event.LifecycleTerminating, event.LifecycleLaunching:
-		state, err := c.groups.State(ctx, e.InstanceID)
+		state, err := c.askState(ctx, e)
 		if err != nil {
 			return err
 		}

@@ -24,12 +24,7 @@ type autoScaling struct{ *fixture }
 
 func (f autoScaling) Hold(ctx context.Context, a autoscaling.Action, work func(context.Context) error) error {
 	f.step("hold %s", a.Hook)
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	if at, ok := f.givesUp[a.Hook]; ok {
-		defer time.AfterFunc(at-f.after(), func() { cancel(fmt.Errorf("%w: given up", autoscaling.ErrGone)) }).Stop()
-	}
-	err := work(ctx)
+	err := f.whilePending(ctx, a, work)
 	f.step("release %s", a.Hook)
 	return err
 }

@@ -75,6 +75,7 @@ type fixture struct {
 	// Auto Scaling.
 	state    answer[autoscaling.State]
 	clusters answer[[]string]
+	memberOf string // the group of the instance, if it is another one
 	members  answer[map[string]autoscaling.Member]
 	pending  answer[bool] // whether a heartbeat is accepted
 	// tokenEnded: no heartbeat is accepted by the token alone.

@@ -78,16 +78,24 @@ func (l *launcher) handle(ctx context.Context, e event.Event) error {
 	})
 }
 
-// launch waits for the node while the lifecycle action is held, and then completes the action.
+// launch confirms the launch, waits for the node while the lifecycle action is held, and then completes the action.
 func (l *launcher) launch(
 	ctx context.Context, e event.Event, times <-chan time.Time,
 ) (launch.Outcome, error) {
-	if err := l.confirmer.checkOwner(ctx, e); err != nil {
+	toPool := false
+	err := l.confirmer.confirmHook(ctx, e, func(ctx context.Context, answered func()) (err error) {
+		toPool, err = l.confirm(ctx, e, answered)
+		return err
+	})
+	if err == nil {
+		err = l.confirmer.checkOwner(ctx, e)
+	}
+	if err != nil {
 		return l.abort(ctx, err)
 	}
 	outcome := launch.Interrupted
-	err := l.actions.Hold(ctx, actionOf(e), func(ctx context.Context) (err error) {
-		outcome, err = l.awaitReadiness(ctx, e, times)
+	err = l.actions.Hold(ctx, actionOf(e), func(ctx context.Context) (err error) {
+		outcome, err = l.awaitReadiness(ctx, e, toPool, times)
 		return err
 	})
 	if err != nil {
@@ -129,20 +137,17 @@ func (l *launcher) abort(ctx context.Context, err error) (launch.Outcome, error)
 	return launch.Interrupted, err
 }
 
-// awaitReadiness confirms the launch, and waits until the node is ready or its time is over. An instance that
-// goes to the warm pool is not waited for: it may be stopped before it registers as a Node.
+// awaitReadiness waits until the node is ready or its time is over. An instance that goes to the warm pool is not
+// waited for: it may be stopped before it registers as a Node.
 func (l *launcher) awaitReadiness(
-	ctx context.Context, e event.Event, times <-chan time.Time,
+	ctx context.Context, e event.Event, toPool bool, times <-chan time.Time,
 ) (launch.Outcome, error) {
-	toPool, err := l.confirm(ctx, e)
-	if err != nil {
-		return launch.Interrupted, err
-	}
 	if toPool {
 		return launch.Pooled, nil
 	}
 	w := readinessWait{launcher: l, event: e, began: time.Now(), times: times}
-	if err = w.setDeadlines(ctx); err == nil {
+	err := w.setDeadlines(ctx)
+	if err == nil {
 		err = w.run(ctx)
 	}
 	if !errors.Is(err, errNotReady) {
@@ -175,15 +180,18 @@ func (l *launcher) drainOverdue(ctx context.Context, e event.Event, w readinessW
 // confirm returns nil when Auto Scaling confirms that the instance is launching, and whether into the warm
 // pool. The error is autoscaling.ErrGone if the action is over, or neither Auto Scaling nor the cluster knows
 // the instance, and errContradicted if Auto Scaling contradicts the message for the whole timeout. While Auto
-// Scaling does not say the state, a heartbeat confirms the launch, and a hook that is missing ends it.
-func (l *launcher) confirm(ctx context.Context, e event.Event) (toPool bool, err error) {
+// Scaling does not say the state, a heartbeat confirms the launch, and a hook that is missing ends it. It calls answered
+// when Auto Scaling contradicts the message.
+func (l *launcher) confirm(ctx context.Context, e event.Event, answered func()) (toPool bool, err error) {
 	start := time.Now()
 	err = l.confirmer.poll(ctx, e, "confirm the launch", func() (err error) {
-		state, err := l.groups.State(ctx, e.InstanceID)
-		if err != nil {
-			return err
+		state, err := l.confirmer.askState(ctx, e)
+		if err == nil {
+			toPool, err = checkLaunch(state, e.Destination)
 		}
-		toPool, err = checkLaunch(state, e.Destination)
+		if errors.Is(err, errContradicted) {
+			answered()
+		}
 		return err
 	}, func(error) (bool, error) {
 		toPool = isIntoPool(e)

@@ -3,6 +3,7 @@ package agent_test
 import (
 	"errors"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -78,6 +79,9 @@ func TestOtherReader(t *testing.T) {
 	t.Parallel()
 	for fact, m := range map[string]source{"ended other-agent": termination, "launch ended other-agent": launchTo("")} {
 		each(t, fact, func(f *fixture) { f.others = true }, func(t *testing.T, f *fixture) {
+			if strings.HasPrefix(fact, "launch") {
+				launching(f)
+			}
 			mustHandle(t, f, f.agent(), m)
 			f.wantSteps(t)
 			if f.observed(fact) != 1 {

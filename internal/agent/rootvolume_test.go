@@ -38,10 +38,10 @@ func TestRootVolumeReplacement(t *testing.T) {
 		{"waits for its hook: drained", always(replacingWait), drained, agent.Drained},
 		{"does not wait for its hook yet: drained", always(autoscaling.State("ReplacingRootVolume")), drained, agent.Drained},
 		{"an old answer", changes(inService, 10*time.Second, replacingWait), drainedBy("1h0m10s..1h1m0s"), agent.Drained},
-		{"past its hook", always(replacingProceeds), neverDrained(), agent.Gone},
-		{"the volume is replaced", always(rootVolumeReplaced), neverDrained(), agent.Gone},
-		{"a late copy during the launch that follows", always(pendingWait), neverDrained(), agent.Gone},
-		{"in service", always(inService), neverDrained(), agent.Unconfirmed},
+		{"past its hook", always(replacingProceeds), nil, agent.Gone},
+		{"the volume is replaced", always(rootVolumeReplaced), nil, agent.Gone},
+		{"a late copy during the launch that follows", always(pendingWait), nil, agent.Gone},
+		{"in service", always(inService), nil, agent.Unconfirmed},
 	} {
 		each(t, tt.name, stateIs(tt.state), func(t *testing.T, f *fixture) {
 			f.node.BootID = "boot-1"

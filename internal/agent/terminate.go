@@ -15,6 +15,9 @@ import (
 // lifecycleActions holds and completes the lifecycle actions of Auto Scaling.
 type lifecycleActions interface {
 	Hold(ctx context.Context, a autoscaling.Action, work func(context.Context) error) error
+	HoldUnconfirmed(
+		ctx, unanswered context.Context, a autoscaling.Action, work func(context.Context) error,
+	) error
 	Complete(ctx context.Context, a autoscaling.Action, result autoscaling.Result) error
 	Deadline(ctx context.Context, a autoscaling.Action, began time.Time) (time.Time, error)
 }
@@ -95,17 +98,28 @@ func (t *terminator) run(
 	})
 }
 
-// terminate drains the instance while the lifecycle action is held, and then completes the action. If Auto Scaling does
-// not know the token, the action may have ended, and another one of the hook may hold the instance, whose node has got
-// pods in between: that one is completed after a drain of its own.
+// terminate confirms the event, drains the instance while the lifecycle action is held, and then completes the action. If
+// Auto Scaling does not know the token, the action may have ended, and another one of the hook may hold the instance,
+// whose node has got pods in between: that one is completed after a drain of its own.
 func (t *terminator) terminate(ctx context.Context, e event.Event) (Outcome, error) {
-	if err := t.confirmer.checkOwner(ctx, e); err != nil {
+	n, _ := t.nodes.Find(e.InstanceID)
+	cordoned := t.barrier.announceNode(n)
+	defer cordoned()
+	err := t.confirmer.confirmHook(ctx, e, func(ctx context.Context, answered func()) error {
+		stop := t.cordoner.cordonWhileUnconfirmed(ctx, e)
+		return t.confirmer.confirm(ctx, e, func() { answered(); stop() })
+	})
+	if err == nil {
+		err = t.confirmer.checkOwner(ctx, e)
+	}
+	if err != nil {
 		return t.abort(ctx, e, Interrupted, err)
 	}
+	drain := func(ctx context.Context) (Outcome, error) { return t.drainConfirmed(ctx, e, n, cordoned) }
 	for {
 		outcome := Interrupted
 		err := t.actions.Hold(ctx, actionOf(e), func(ctx context.Context) (err error) {
-			outcome, err = t.drainInstance(ctx, e)
+			outcome, err = drain(ctx)
 			return err
 		})
 		if err != nil {
@@ -120,18 +134,34 @@ func (t *terminator) terminate(ctx context.Context, e event.Event) (Outcome, err
 		}
 		e.Hook.Token = ""
 		e = foundNow(e)
+		drain = func(ctx context.Context) (Outcome, error) { return t.drainInstance(ctx, e) }
 	}
 }
 
 // drainInstance evicts the pods of a terminating instance. It evicts none before AWS has confirmed the event,
 // and before all nodes that terminate at the same time are cordoned.
 func (t *terminator) drainInstance(ctx context.Context, e event.Event) (Outcome, error) {
-	cordoned := t.announceCordon(e)
+	n, _ := t.nodes.Find(e.InstanceID)
+	cordoned := t.barrier.announceNode(n)
 	defer cordoned()
 	answered := t.cordoner.cordonWhileUnconfirmed(ctx, e)
 	n, err := t.confirm(ctx, e, answered)
 	if err != nil {
 		return notDrained(err)
+	}
+	return t.drainNode(ctx, e, n, cordoned)
+}
+
+// drainConfirmed is drainInstance for an event that AWS has confirmed. n is the Node that the instance had before, if it
+// had one.
+func (t *terminator) drainConfirmed(
+	ctx context.Context, e event.Event, n node.Node, cordoned func(),
+) (Outcome, error) {
+	if n.Name == "" {
+		var err error
+		if n, err = t.awaitNode(ctx, e); err != nil {
+			return notDrained(err)
+		}
 	}
 	return t.drainNode(ctx, e, n, cordoned)
 }
@@ -202,7 +232,8 @@ func outcomeOf(r drain.Report) Outcome {
 
 // cordonInstance cordons the node of an instance whose event is configured to leave the pods where they are.
 func (t *terminator) cordonInstance(ctx context.Context, e event.Event) (Outcome, error) {
-	defer t.announceCordon(e)()
+	n, _ := t.nodes.Find(e.InstanceID)
+	defer t.barrier.announceNode(n)()
 	answered := t.cordoner.cordonWhileUnconfirmed(ctx, e)
 	n, err := t.confirm(ctx, e, answered)
 	if err == nil {
@@ -212,15 +243,6 @@ func (t *terminator) cordonInstance(ctx context.Context, e event.Event) (Outcome
 		return notDrained(err)
 	}
 	return Cordoned, nil
-}
-
-// announceCordon has other drains wait until the returned function is called. They do not wait for an
-// instance without a Node, which may take minutes to register.
-func (t *terminator) announceCordon(e event.Event) (cordoned func()) {
-	if _, ok := t.nodes.Find(e.InstanceID); !ok {
-		return func() {}
-	}
-	return t.barrier.announce()
 }
 
 // confirm returns the Node of the instance once AWS confirms the event, or errUnregistered if it has none. It

@@ -39,7 +39,8 @@ func TestTermination(t *testing.T) {
 		late  = "drain node-1 untainted until 1h6m40s..1h6m58s" // after 10 % of the time
 	)
 	drained := drainedBy("1h0m0s")
-	uncordoned := append(neverDrained("cordon"), "uncordon")
+	unanswered := []string{"cordon", "hold unconfirmed drain"}
+	uncordoned := append(slices.Clip(unanswered), "uncordon")
 	for _, tt := range []struct {
 		name    string
 		given   given
@@ -80,7 +81,7 @@ func TestTermination(t *testing.T) {
 		},
 		{
 			"the group gives up during the confirmation: not completed",
-			with(stateIs(silent(never, terminating)), givesUp("drain", 5*time.Second)), neverDrained("cordon"), agent.Gone,
+			with(stateIs(silent(never, terminating)), givesUp("drain", 6*time.Second)), unanswered, agent.Gone,
 		},
 		{"the completion fails", func(f *fixture) {
 			f.complete = func(context.Context) error { return errOutage }
@@ -103,12 +104,12 @@ func TestTermination(t *testing.T) {
 		// The confirmation.
 		{
 			"Auto Scaling does not answer: cordoned without a deadline, drained after the confirmation",
-			stateIs(silent(5*time.Second, terminating)), drainedBy("1h0m7.75s..1h0m9.3s", "cordon"), agent.Drained,
+			stateIs(silent(5*time.Second, terminating)), append(slices.Clip(unanswered), drainedBy("1h0m7.75s..1h0m9.3s")...), agent.Drained,
 		},
 		{
 			"Auto Scaling does not answer, and the first cordon fails",
 			with(stateIs(silent(5*time.Second, terminating)), fails("cordon", 1, errOutage)),
-			drainedBy("1h0m7.75s..1h0m9.3s"), agent.Drained,
+			append(slices.Clip(unanswered[1:]), drainedBy("1h0m7.75s..1h0m9.3s")...), agent.Drained,
 		},
 		{
 			"Auto Scaling does not answer, then contradicts: uncordoned", stateIs(silent(5*time.Second, inService)),
@@ -126,11 +127,13 @@ func TestTermination(t *testing.T) {
 		{
 			"the node of an unconfirmed termination is deleted",
 			with(stateIs(silent(5*time.Second, inService)), fails("uncordon", 1, node.ErrGone)),
-			neverDrained("cordon"), agent.Unconfirmed,
+			unanswered, agent.Unconfirmed,
 		},
 		{
 			"unconfirmed, and cordoned by an agent that crashed before the confirmation: uncordoned",
-			with(inState(inNoGroup), cordoned("", -time.Minute, 0, 0)), append(neverDrained(), "uncordon"), agent.Unconfirmed,
+			with(inState(inNoGroup), cordoned("", -time.Minute, 0, 0)),
+			[]string{"uncordon"},
+			agent.Unconfirmed,
 		},
 		{
 			"contradicted for less than the timeout: not cordoned before the confirmation",
@@ -138,15 +141,15 @@ func TestTermination(t *testing.T) {
 		},
 		{
 			"contradicted for longer than the timeout", stateIs(changes(inService, 61*time.Second, terminating)),
-			neverDrained(), agent.Unconfirmed,
+			nil, agent.Unconfirmed,
 		},
-		{"in no group, and has a node", inState(inNoGroup), neverDrained(), agent.Unconfirmed},
+		{"in no group, and has a node", inState(inNoGroup), nil, agent.Unconfirmed},
 		{
 			"in no group, and has a node with a deadline: its termination is over",
-			with(inState(inNoGroup), cordoned("", -time.Minute, time.Hour, 0)), neverDrained(), agent.Gone,
+			with(inState(inNoGroup), cordoned("", -time.Minute, time.Hour, 0)), nil, agent.Gone,
 		},
-		{"in no group, and has no node", with(inState(inNoGroup), noNode), neverDrained(), agent.Gone},
-		{"the hook is already completed", inState(proceeding), neverDrained(), agent.Gone},
+		{"in no group, and has no node", with(inState(inNoGroup), noNode), nil, agent.Gone},
+		{"the hook is already completed", inState(proceeding), nil, agent.Gone},
 		{"the group has no such hook", noHook, neverDrained(), agent.Gone},
 
 		// The node and its cluster.
@@ -300,6 +303,9 @@ func TestOtherCluster(t *testing.T) {
 		"ended " + string(agent.OtherCluster): termination, "launch ended other-cluster": launchTo(""),
 	} {
 		each(t, fact, with(noNode, tagged(always([]string{"other"}))), func(t *testing.T, f *fixture) {
+			if strings.HasPrefix(fact, "launch") {
+				launching(f)
+			}
 			err := f.agent().Handle(t.Context(), m(f))
 			if err == nil || !strings.Contains(err.Error(), `group workers belongs to cluster ["other"], this is "demo"`) {
 				t.Errorf("the message ended with %v", err)
@@ -332,8 +338,8 @@ func TestTerminationFromTheWarmPool(t *testing.T) {
 			"an old answer", changes(warmedStopped, 10*time.Second, autoscaling.State("Warmed:Terminating:Wait")),
 			unregistered("look up"), agent.Unregistered,
 		},
-		{"stays in the pool", always(warmedStopped), neverDrained(), agent.Unconfirmed},
-		{"past its hook", always(autoscaling.State("Warmed:Terminating:Proceed")), neverDrained(), agent.Gone},
+		{"stays in the pool", always(warmedStopped), nil, agent.Unconfirmed},
+		{"past its hook", always(autoscaling.State("Warmed:Terminating:Proceed")), nil, agent.Gone},
 	} {
 		each(t, tt.name, with(noNode, stateIs(tt.state), ec2State("stopped")), func(t *testing.T, f *fixture) {
 			mustHandle(t, f, f.agent(), leaving)

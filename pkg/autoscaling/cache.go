@@ -43,7 +43,13 @@ func (c *cache[V]) get(ctx context.Context, group string) (V, error) {
 	}
 }
 
-func (c *cache[V]) forget(group string) { c.entries.Delete(group) }
+// forget has the next get read again, unless what is kept is younger than age.
+func (c *cache[V]) forget(group string, age time.Duration) {
+	e, ok := c.entries.Load(group)
+	if ok && time.Until(e.(entry[V]).until) <= c.keep-age {
+		c.entries.Delete(group)
+	}
+}
 
 // put also removes what has expired, so that groups that were deleted do not stay in memory.
 func (c *cache[V]) put(group string, v V) {

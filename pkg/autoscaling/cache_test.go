@@ -45,7 +45,7 @@ func TestCache(t *testing.T) {
 				t.Errorf("after another %v: read %d, %v; want read %d", tt.after, got, err, tt.want)
 			}
 		}
-		c.forget(groupName)
+		c.forget(groupName, 0)
 		if got, _ := c.get(t.Context(), groupName); got != 5 {
 			t.Errorf("after forget: read %d", got)
 		}

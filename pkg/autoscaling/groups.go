@@ -27,6 +27,8 @@ const (
 	groupsPage = 100
 	// keepGroup is how long hooks and tags of a group are kept.
 	keepGroup = 5 * time.Minute
+	// keepMissing is for how long a hook that was not among the hooks of its group does not exist.
+	keepMissing = 10 * time.Second
 	// keepRollout is how long it is kept whether a group has a rollout. Its nodes join one by one, and each of them is
 	// a question.
 	keepRollout = 30 * time.Second
@@ -94,7 +96,7 @@ func (g *Groups) describeMembers(ctx context.Context, ids []string, members map[
 }
 
 // hook describes a group's hook. If it is not among the hooks that were read before, it may be new: they are
-// read again.
+// read again, but not for each of many messages that name hooks which do not exist.
 func (g *Groups) hook(ctx context.Context, group, name string) (types.LifecycleHook, error) {
 	for range 2 {
 		all, err := g.hooks.get(ctx, group)
@@ -106,7 +108,7 @@ func (g *Groups) hook(ctx context.Context, group, name string) (types.LifecycleH
 				return h, nil
 			}
 		}
-		g.hooks.forget(group)
+		g.hooks.forget(group, keepMissing)
 	}
 	return types.LifecycleHook{}, fmt.Errorf("group %s has no lifecycle hook %s: %w", group, name, ErrGone)
 }

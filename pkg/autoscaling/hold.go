@@ -32,11 +32,16 @@ const (
 // action first, the context of work ends with the cause ErrGone. Hold never completes the action, and sends
 // no heartbeat after work has returned.
 func (h *Hooks) Hold(ctx context.Context, a Action, work func(ctx context.Context) error) error {
+	return hold(ctx, work, func(ctx context.Context) error { return h.sendHeartbeats(ctx, a) })
+}
+
+// hold runs work beside sendHeartbeats, whose error ends the context of work.
+func hold(ctx context.Context, work, sendHeartbeats func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
-		if err := h.sendHeartbeats(ctx, a); err != nil {
+		if err := sendHeartbeats(ctx); err != nil {
 			cancel(err)
 		}
 	}()
@@ -88,33 +93,16 @@ func (h *Hooks) interval(ctx context.Context, a Action) time.Duration {
 }
 
 func (h *Hooks) heartbeat(ctx context.Context, a Action) error {
+	if a.inTurn {
+		if err := h.heartbeats.Wait(ctx); err != nil {
+			return err
+		}
+	}
 	_, err := call(ctx, callTimeout, h.api.RecordLifecycleActionHeartbeat, &sdk.RecordLifecycleActionHeartbeatInput{
 		AutoScalingGroupName: &a.Group, LifecycleHookName: &a.Hook, InstanceId: textOrNil(a.InstanceID),
 		LifecycleActionToken: a.token(),
 	})
 	return err
-}
-
-// IsPending reports whether the action is pending: whether its hook has the action's transition, and Auto Scaling
-// accepts a heartbeat for the instance. The heartbeat has no token: AWS does not document that it compares a
-// token with the instance. It has the token alone if the action names no instance. A refusal makes it likely that the
-// action is not pending, but does not prove it.
-func (h *Hooks) IsPending(ctx context.Context, a Action) (bool, error) {
-	hook, err := h.hook(ctx, a.Group, a.Hook)
-	if err != nil || aws.ToString(hook.LifecycleTransition) != string(a.transition()) {
-		return false, err
-	}
-	if a.InstanceID != "" {
-		a.Token = ""
-	}
-	err = h.heartbeat(ctx, a)
-	switch {
-	case err == nil:
-		return true, nil
-	case isNotActive(err):
-		return false, nil
-	}
-	return false, fmt.Errorf("check by a heartbeat whether %s is pending: %w", a, err)
 }
 
 // Complete ends the action with result. It returns nil only when the action is proven closed: Auto Scaling

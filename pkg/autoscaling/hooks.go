@@ -23,6 +23,7 @@ type Action struct {
 	Launch     bool      // of a launching instance; else of a terminating one
 	Found      bool      // no message says when it began: it was found to be pending when it was first seen
 	Seen       time.Time // when the agent first saw that it is pending; zero if that is not known
+	inTurn     bool      // its heartbeats wait for those of other actions that are not confirmed
 }
 
 func (a Action) String() string { return a.Group + "/" + a.Hook + " for " + a.InstanceID }
@@ -145,6 +146,7 @@ type Observer interface {
 // Hooks keeps lifecycle actions pending and completes them. Make it with New.
 type Hooks struct {
 	*Groups
+	*unconfirmed
 	Health
 	api      API
 	cfg      Config
@@ -154,8 +156,9 @@ type Hooks struct {
 // New returns Hooks that call api, for an agent that reads the queue. The client must not retry by itself:
 // Hooks does, and reports each failure to the observer.
 func New(api API, cfg Config, queueURL string, observer Observer) *Hooks {
+	groups := newGroups(api, cfg, queueURL)
 	return &Hooks{
-		Groups: newGroups(api, cfg, queueURL), Health: Health{api: api, limit: callTimeout},
+		Groups: groups, unconfirmed: newUnconfirmed(groups.describe), Health: Health{api: api, limit: callTimeout},
 		api: api, cfg: cfg, observer: observer,
 	}
 }

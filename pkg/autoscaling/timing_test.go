@@ -40,6 +40,7 @@ func TestNewHook(t *testing.T) {
 		if _, err := h.Timing(t.Context(), action); err != nil {
 			t.Fatal(err)
 		}
+		time.Sleep(keepMissing)
 		got, err := h.Timing(t.Context(), Action{Group: groupName, Hook: "new"})
 		if err != nil || got.Heartbeat != 90*time.Second {
 			t.Errorf("got %v, %v", got, err)

@@ -7,6 +7,7 @@ package ec2
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	sdk "github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"golang.org/x/time/rate"
 
 	"github.com/node-drainer/node-drainer/internal/batch"
 	"github.com/node-drainer/node-drainer/internal/cloud"
@@ -52,6 +54,7 @@ type Instances struct {
 	described batch.Batcher[string, Instance]
 	scheduled batch.Batcher[string, Schedule]
 	spot      batch.Batcher[string, SpotStatus]
+	lists     *rate.Limiter // of the instances of a reservation, which cannot share a call
 	api       API
 }
 
@@ -60,6 +63,9 @@ const (
 	describeMax = 200
 	// scheduledMax bounds how many questions one list of all scheduled events answers.
 	scheduledMax = 1000
+	// listRate and listBurst bound the lists a second of the instances of a reservation. A warning may be forged, and EC2
+	// throttles all callers of an account and Region together.
+	listRate, listBurst = 1, 10
 	// window is how long a question waits for others.
 	window = 50 * time.Millisecond
 	// callTimeout bounds a call of the agent. If the endpoint does not answer, the agent calls again.
@@ -70,7 +76,7 @@ const (
 
 // New returns Instances that call api.
 func New(api API) *Instances {
-	i := &Instances{api: api}
+	i := &Instances{api: api, lists: rate.NewLimiter(listRate, listBurst)}
 	i.described = batch.Batcher[string, Instance]{Max: describeMax, Window: window, Call: i.describe}
 	i.scheduled = batch.Batcher[string, Schedule]{Max: scheduledMax, Window: window, Call: i.schedule}
 	i.spot = batch.Batcher[string, SpotStatus]{Max: describeMax, Window: window, Call: i.describeSpot}
@@ -90,8 +96,12 @@ func (i *Instances) describe(ctx context.Context, ids []string) []batch.Result[I
 	return batch.Results(ids, found, err)
 }
 
-// InReservation returns the ids of the instances that run in a Capacity Reservation or a Capacity Block.
+// InReservation returns the ids of the instances that run in a Capacity Reservation or a Capacity Block. Questions take
+// turns.
 func (i *Instances) InReservation(ctx context.Context, reservationID string) ([]string, error) {
+	if err := i.lists.Wait(ctx); err != nil {
+		return nil, fmt.Errorf("list the instances of a reservation in turn: %w", err)
+	}
 	var ids []string
 	values := []string{reservationID}
 	err := eachInstance(ctx, i.api, callTimeout, "capacity-reservation-id", values, func(one types.Instance) {

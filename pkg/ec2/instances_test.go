@@ -112,6 +112,22 @@ func TestInReservation(t *testing.T) {
 	}
 }
 
+// TestManyReservations: a flood of warnings costs a bounded number of calls.
+func TestManyReservations(t *testing.T) {
+	t.Parallel()
+	s, i := simulateInstances(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 900*time.Millisecond)
+	defer cancel()
+	var lists sync.WaitGroup
+	for range 100 {
+		lists.Go(func() { _, _ = i.InReservation(ctx, reservation) })
+	}
+	lists.Wait()
+	if n := s.Requests()["ec2.DescribeInstances"]; n < 1 || n > listBurst+listRate {
+		t.Errorf("%d calls for 100 questions in less than a second", n)
+	}
+}
+
 // TestScheduled: an event counts for its instances until it is canceled or completed; the earliest one says when.
 func TestScheduled(t *testing.T) {
 	t.Parallel()

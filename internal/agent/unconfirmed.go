@@ -1,0 +1,36 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/node-drainer/node-drainer/pkg/autoscaling"
+	"github.com/node-drainer/node-drainer/pkg/event"
+	"github.com/node-drainer/node-drainer/pkg/node"
+)
+
+// confirmHook runs confirm for the event of a lifecycle action, which calls answered at the first answer of Auto Scaling.
+// The action is held only while there is none: whoever can write to the queue could otherwise have the agent send any
+// number of heartbeats. Neither the tags of the group in the message nor its hooks are read before: it may not exist.
+func (c *confirmer) confirmHook(
+	ctx context.Context, e event.Event, confirm func(ctx context.Context, answered func()) error,
+) error {
+	if n, _ := c.nodes.Find(e.InstanceID); n.Unselected {
+		return fmt.Errorf("node %s: %w", n.Name, node.ErrUnselected)
+	}
+	unanswered, answered := context.WithCancel(ctx)
+	defer answered()
+	return c.actions.HoldUnconfirmed(ctx, unanswered, actionOf(e), func(ctx context.Context) error {
+		return confirm(ctx, answered)
+	})
+}
+
+// askState returns the lifecycle state of the instance of a lifecycle action, in turn with those of other messages. The
+// error is errContradicted if the instance is in another group than the message says.
+func (c *confirmer) askState(ctx context.Context, e event.Event) (autoscaling.State, error) {
+	m, err := c.groups.MemberInTurn(ctx, e.InstanceID)
+	if err == nil && m.Group != "" && e.Hook.Group != "" && m.Group != e.Hook.Group {
+		err = fmt.Errorf("%w: the instance is in the group %s", errContradicted, m.Group)
+	}
+	return m.State, err
+}

@@ -1,0 +1,62 @@
+package agent_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/node-drainer/node-drainer/internal/agent"
+	"github.com/node-drainer/node-drainer/pkg/autoscaling"
+)
+
+func (f autoScaling) HoldUnconfirmed(
+	ctx, unanswered context.Context, a autoscaling.Action, work func(context.Context) error,
+) error {
+	timer := time.AfterFunc(5*time.Second, func() {
+		if unanswered.Err() == nil {
+			f.step("hold unconfirmed %s", a.Hook)
+		}
+	})
+	defer timer.Stop()
+	return f.whilePending(ctx, a, work)
+}
+
+// whilePending runs work until Auto Scaling ends the action.
+func (f autoScaling) whilePending(ctx context.Context, a autoscaling.Action, work func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if at, ok := f.givesUp[a.Hook]; ok {
+		defer time.AfterFunc(at-f.after(), func() { cancel(fmt.Errorf("%w: given up", autoscaling.ErrGone)) }).Stop()
+	}
+	return work(ctx)
+}
+
+func (f autoScaling) MemberInTurn(ctx context.Context, instanceID string) (autoscaling.Member, error) {
+	state, err := f.State(ctx, instanceID)
+	return autoscaling.Member{Group: cmp.Or(f.memberOf, group), InstanceID: instanceID, State: state}, err
+}
+
+// TestForgedGroup: a message that names another group than the instance's own is contradicted before anything is asked
+// about that group, which may not exist.
+func TestForgedGroup(t *testing.T) {
+	t.Parallel()
+	asked := fails("hooks of drain", 1, errOutage)
+	another := func(f *fixture) { f.memberOf = "another" }
+	each(t, "termination", with(asked, another), func(t *testing.T, f *fixture) {
+		mustHandle(t, f, f.agent(), termination)
+		f.wantSteps(t)
+		f.wantOutcome(t, agent.Unconfirmed)
+		if f.next("hooks of drain") == nil || f.after() != time.Minute {
+			t.Errorf("the hooks of the group were read, or the message was dropped after %v", f.after())
+		}
+	})
+	each(t, "launch", with(launching, another), func(t *testing.T, f *fixture) {
+		mustHandle(t, f, f.agent(), launchTo(""))
+		f.wantSteps(t)
+		if f.observed("launch ended unconfirmed") != 1 {
+			t.Errorf("facts %q", f.facts)
+		}
+	})
+}

@@ -1,0 +1,101 @@
+package autoscaling
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"golang.org/x/time/rate"
+
+	"github.com/node-drainer/node-drainer/internal/batch"
+	"github.com/node-drainer/node-drainer/internal/retry"
+)
+
+// A message may be forged, and a thousand of them must not use up what Auto Scaling grants to the account: it throttles
+// all callers of an account and Region together. So the calls for actions that it has not confirmed are limited. Calls
+// for confirmed actions never wait for them.
+const (
+	// askRate and askBurst bound how many descriptions a second ask about such instances, describeMax each.
+	askRate, askBurst = 10, 20
+	// unconfirmedRate and unconfirmedBurst bound the heartbeats a second for such actions.
+	unconfirmedRate, unconfirmedBurst = 5, 10
+	// unconfirmedAfter is how long Auto Scaling may take to answer before an action is held unconfirmed. The shortest
+	// hook ends 30 s after it began.
+	unconfirmedAfter = 5 * time.Second
+)
+
+// errInTurn: too many heartbeats for actions that are not confirmed have been sent lately.
+var errInTurn = errors.New("too many actions are not confirmed")
+
+// unconfirmed makes calls for actions that Auto Scaling has not confirmed, in turn.
+type unconfirmed struct {
+	members    batch.Batcher[string, Member]
+	asks       *rate.Limiter
+	heartbeats *rate.Limiter
+}
+
+func newUnconfirmed(describe batch.Call[string, Member]) *unconfirmed {
+	u := &unconfirmed{
+		asks: rate.NewLimiter(askRate, askBurst), heartbeats: rate.NewLimiter(unconfirmedRate, unconfirmedBurst),
+	}
+	u.members = batch.Batcher[string, Member]{
+		Max: describeMax, Window: describeWindow,
+		Call: func(ctx context.Context, ids []string) []batch.Result[Member] {
+			if err := u.asks.Wait(ctx); err != nil {
+				return batch.Results[string, Member](ids, nil, err)
+			}
+			return describe(ctx, ids)
+		},
+	}
+	return u
+}
+
+// MemberInTurn returns what Auto Scaling knows of the instance of a message that is not confirmed. Concurrent questions
+// share a call.
+func (u *unconfirmed) MemberInTurn(ctx context.Context, instanceID string) (Member, error) {
+	return u.members.Do(ctx, instanceID)
+}
+
+// HoldUnconfirmed is Hold for an action that Auto Scaling has not confirmed. It sends heartbeats, in turn, only if there
+// is no answer for unconfirmedAfter, and until the context unanswered ends.
+func (h *Hooks) HoldUnconfirmed(
+	ctx, unanswered context.Context, a Action, work func(ctx context.Context) error,
+) error {
+	a.inTurn = true
+	return hold(ctx, work, func(ctx context.Context) error {
+		beats, stop := context.WithCancel(unanswered)
+		defer context.AfterFunc(ctx, stop)()
+		defer stop()
+		if !retry.Sleep(beats, unconfirmedAfter) {
+			return nil
+		}
+		return h.sendHeartbeats(beats, a)
+	})
+}
+
+// IsPending reports whether the action is pending: whether its hook has the action's transition, and Auto Scaling
+// accepts a heartbeat for the instance. The heartbeat has no token: AWS does not document that it compares a
+// token with the instance. It has the token alone if the action names no instance. A refusal makes it likely that the
+// action is not pending, but does not prove it. An action that Auto Scaling itself has listed (Action.Found) does not
+// wait for its turn; for others there may be no answer.
+func (h *Hooks) IsPending(ctx context.Context, a Action) (bool, error) {
+	hook, err := h.hook(ctx, a.Group, a.Hook)
+	if err != nil || aws.ToString(hook.LifecycleTransition) != string(a.transition()) {
+		return false, err
+	}
+	if a.InstanceID != "" {
+		a.Token = ""
+	}
+	if err = errInTurn; a.Found || h.heartbeats.Allow() {
+		err = h.heartbeat(ctx, a)
+	}
+	switch {
+	case err == nil:
+		return true, nil
+	case isNotActive(err):
+		return false, nil
+	}
+	return false, fmt.Errorf("check by a heartbeat whether %s is pending: %w", a, err)
+}
