@@ -16,8 +16,9 @@ type groupsOfInstances interface {
 	State(ctx context.Context, instanceID string) (autoscaling.State, error)
 }
 
-// requestLimit lets the agent act on one request of each group at a time. AWS cannot confirm requests, so whoever
-// forges them takes the nodes of a group one by one, and not all at once.
+// requestLimit lets the agent act on one request or alarm of each group at a time. AWS cannot confirm requests, and
+// CloudWatch confirms an alarm that anyone has put who may put one. So whoever forges them takes the nodes of a group one
+// by one, and not all at once.
 type requestLimit struct {
 	groups  groupsOfInstances
 	retries retrier
@@ -27,12 +28,12 @@ type requestLimit struct {
 	busy map[string]chan struct{} // by group; closed at the end of the request
 }
 
-// do acts on a request when its turn has come. It returns when the instance has left its group, if that replaces it:
+// do acts on a request or an alarm when its turn has come. It returns when the instance has left its group, if that replaces it:
 // the next request of the group waits for this.
 func (l *requestLimit) do(
 	ctx context.Context, e event.Event, act func(context.Context, event.Event) (Outcome, error),
 ) (Outcome, error) {
-	if e.Kind != event.Request {
+	if !isAskedFor(e.Kind) {
 		return act(ctx, e)
 	}
 	end, err := l.begin(ctx, e)

@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -56,7 +57,7 @@ func TestAlarmsAndRequests(t *testing.T) {
 		},
 		{"alarm on an instance that has terminated", ec2State("terminated"), alarmOn, nil, agent.Gone, ""},
 		{
-			"alarm, configured to replace", with(stateIs(changes(inService, time.Minute, terminating)), func(f *fixture) {
+			"alarm, configured to replace", with(stateIs(changes(inService, time.Minute, proceeding)), func(f *fixture) {
 				f.cfg.Events.Alarm = event.Replace
 			}),
 			alarmOn,
@@ -92,6 +93,26 @@ func TestAlarmsAndRequests(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAlarmsTakeTurns: an alarm waits until the request before it is acted on, and both are in one group.
+func TestAlarmsTakeTurns(t *testing.T) {
+	inBubble(t, ec2State(running), func(t *testing.T, f *fixture) {
+		f.drainTakes = 10 * time.Minute
+		a := f.agent()
+		var handled sync.WaitGroup
+		handled.Go(func() { mustHandle(t, f, a, drainRequest) })
+		time.Sleep(time.Second)
+		handled.Go(func() { mustHandle(t, f, a, alarmOn) })
+		time.Sleep(5 * time.Minute)
+		if n := len(f.did("cordon")); n != 1 {
+			t.Errorf("%d events are acted on at the same time; steps %q", n, f.did(""))
+		}
+		handled.Wait()
+		if n := len(f.did("cordon")); n != 2 {
+			t.Errorf("%d events were acted on, want 2; steps %q", n, f.did(""))
+		}
+	})
 }
 
 // TestAwaitDeparture: while the terminating hook of a replaced instance is held for hours, the agent asks for its state
