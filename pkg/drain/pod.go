@@ -241,21 +241,32 @@ func (r *rules) waitReason(p *corev1.Pod) (WaitReason, time.Time) {
 	if own == Evict || own == handover.Restart {
 		return "", time.Time{}
 	}
-	for _, value := range []string{own, p.Annotations[doNotDisrupt]} {
-		if value == Wait || value == "true" {
-			return OptedOut, time.Time{}
-		}
-		if d, err := time.ParseDuration(value); err == nil && d > 0 {
-			return OptedOut, started(p).Add(d)
-		}
+	if until, ok := optOut(p); ok && r.mayOptOut(p) {
+		return OptedOut, until
 	}
-	switch {
-	case p.Annotations[safeToEvict] == "false":
-		return OptedOut, time.Time{}
-	case r.isWaitedFor(p):
+	if r.isWaitedFor(p) {
 		return WaitedFor, time.Time{}
 	}
 	return "", time.Time{}
+}
+
+// optOut reports whether an annotation of the pod asks to wait for its end, and until when.
+func optOut(p *corev1.Pod) (until time.Time, ok bool) {
+	for _, value := range []string{p.Annotations[DrainAnnotation], p.Annotations[doNotDisrupt]} {
+		if value == Wait || value == "true" {
+			return time.Time{}, true
+		}
+		if d, err := time.ParseDuration(value); err == nil && d > 0 {
+			return started(p).Add(d), true
+		}
+	}
+	return time.Time{}, p.Annotations[safeToEvict] == "false"
+}
+
+// mayOptOut reports whether the configuration leaves it to whoever creates the pod to hold up a drain.
+func (r *rules) mayOptOut(p *corev1.Pod) bool {
+	namespaces := text.Split(r.OptOutNamespaces)
+	return len(namespaces) == 0 || slices.Contains(namespaces, p.Namespace)
 }
 
 // isWaitedFor reports whether the configuration says to wait for the end of the pod.
