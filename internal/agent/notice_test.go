@@ -89,7 +89,7 @@ func TestNotices(t *testing.T) {
 	t.Parallel()
 	const marked, window = "mark " + instance + " unhealthy", "47h59m55s"
 	ignored := "ignored spot-interruption of " + instance + ": "
-	onDemand, notScheduled := ec2State(running), scheduled(always(false))
+	onDemand, notScheduled, over := ec2State(running), scheduled(always(false)), scheduled(changes(true, 7*time.Minute, false))
 	spot := func(a event.Action) given { return func(f *fixture) { f.cfg.Events.SpotInterruption = a } }
 	blockIgnored := func(f *fixture) { f.cfg.Events.CapacityBlockExpiring = event.Ignore }
 	replace := func(f *fixture) { f.cfg.Events.ScheduledChange = event.Replace }
@@ -155,11 +155,7 @@ func TestNotices(t *testing.T) {
 			with(replace, stateIs(changes[autoscaling.State](inService, 7*time.Minute, standby))),
 			maintenance, append([]string{marked, marked}, drainedWithoutHook(window)...), agent.Drained, "",
 		},
-		{
-			"configured to replace, and the event is over before the group has begun",
-			with(replace, inState(inService), scheduled(changes(true, 7*time.Minute, false))),
-			maintenance, []string{marked, marked}, agent.Unconfirmed, "",
-		},
+		{"configured to replace, and over first", with(replace, inState(inService), over), maintenance, []string{marked, marked}, agent.Unconfirmed, ""},
 		{"configured to replace, unconfirmed", with(replace, notScheduled), maintenance, nil, agent.Unconfirmed, ""},
 		{
 			"configured to replace, and in no group: drained", with(replace, fails("mark", 1, autoscaling.ErrGone)),
