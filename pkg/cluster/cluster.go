@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/node-drainer/node-drainer/internal/retry"
 	"github.com/node-drainer/node-drainer/pkg/node"
 )
 
@@ -104,7 +105,7 @@ func (v *View) watch(ctx context.Context, timeout time.Duration) error {
 		return err
 	}
 	var running sync.WaitGroup
-	running.Go(func() { v.informer.RunWithContext(ctx) })
+	running.Go(func() { retry.Watch(ctx, v.informer) })
 	defer running.Wait()
 	syncing, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -12,6 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/node-drainer/node-drainer/internal/retry"
 )
 
 // Drainer drains nodes. Create it with New, and start it with Run.
@@ -61,10 +63,10 @@ func New(client kubernetes.Interface, cfg Config, env Environment, observer Obse
 // evicted, until ctx ends.
 func (d *Drainer) Run(ctx context.Context) {
 	var g errgroup.Group
-	g.Go(func() error { d.pdbs.informer.RunWithContext(ctx); return nil })
+	g.Go(func() error { retry.Watch(ctx, d.pdbs.informer); return nil })
 	g.Go(func() error { d.reconcileAll(ctx); return nil })
 	if d.policy.VolumeTimeout > 0 {
-		g.Go(func() error { d.volumes.informer.RunWithContext(ctx); return nil })
+		g.Go(func() error { retry.Watch(ctx, d.volumes.informer); return nil })
 	}
 	_ = g.Wait()
 }

@@ -14,9 +14,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain also has client-go make no pauses that depend on the real time of errors in other tests.
+func TestMain(m *testing.M) {
+	utilruntime.ErrorHandlers = nil
+	goleak.VerifyTestMain(m)
+}
 
 // virtual runs a subtest in virtual time.
 func virtual(t *testing.T, name string, test func(*testing.T)) {

@@ -86,7 +86,7 @@ func (d *Drainer) AwaitPod(ctx context.Context, node string, since time.Time, ea
 	}
 	watching, stop := context.WithCancel(ctx)
 	var watch sync.WaitGroup
-	watch.Go(func() { w.informer.RunWithContext(watching) })
+	watch.Go(func() { retry.Watch(watching, w.informer) })
 	defer watch.Wait()
 	defer stop()
 	owners := earlier.clone()

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/node-drainer/node-drainer/internal/retry"
 )
 
 const (
@@ -81,7 +83,7 @@ func newRun(d *Drainer, t Target) (*run, error) {
 func (r *run) start(ctx context.Context) error {
 	watching, cancel := context.WithCancel(ctx)
 	r.cancel = cancel
-	r.workers.Go(func() { r.pods.informer.RunWithContext(watching) })
+	r.workers.Go(func() { retry.Watch(watching, r.pods.informer) })
 	r.unsubscribe = r.drainer.volumes.subscribe(r.waiter)
 	listing, end := context.WithDeadline(ctx, r.end())
 	defer end()

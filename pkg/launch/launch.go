@@ -21,6 +21,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	appslisters "k8s.io/client-go/listers/apps/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/node-drainer/node-drainer/internal/retry"
 )
 
 // readTimeout bounds the reads of one call of Missing.
@@ -73,7 +75,7 @@ func (w *Waiter) Run(ctx context.Context) {
 		<-ctx.Done()
 		return
 	}
-	w.sets.RunWithContext(ctx)
+	retry.Watch(ctx, w.sets)
 }
 
 // Synced reports whether the DaemonSets have been listed.

@@ -11,9 +11,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain also has client-go make no pauses that depend on the real time of errors in other tests.
+func TestMain(m *testing.M) {
+	utilruntime.ErrorHandlers = nil
+	goleak.VerifyTestMain(m)
+}
 
 // defaults returns the configuration without any variable set.
 func defaults(t *testing.T) Config {

@@ -12,6 +12,8 @@ import (
 	informers "k8s.io/client-go/informers/core/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/node-drainer/node-drainer/internal/retry"
 )
 
 // wait watches one Node, and the pods on it.
@@ -47,7 +49,7 @@ func (w *Waiter) watch(ctx context.Context, name string) (*wait, error) {
 	watching, stop := context.WithCancel(ctx)
 	one.stop = stop
 	for _, informer := range watched {
-		one.workers.Go(func() { informer.RunWithContext(watching) })
+		one.workers.Go(func() { retry.Watch(watching, informer) })
 	}
 	w.waits.Store(one, nil)
 	if !cache.WaitFor(ctx, "", synced...) {

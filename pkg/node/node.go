@@ -17,6 +17,7 @@ import (
 	nodeutil "k8s.io/component-helpers/node/util"
 
 	"github.com/node-drainer/node-drainer/internal/batch"
+	"github.com/node-drainer/node-drainer/internal/retry"
 )
 
 // Node is what the agent needs to know of a Kubernetes Node.
@@ -121,7 +122,7 @@ func newHandler(n *Nodes) cache.ResourceEventHandler {
 }
 
 // Run watches the Nodes of the cluster until ctx ends.
-func (n *Nodes) Run(ctx context.Context) { n.informer.RunWithContext(ctx) }
+func (n *Nodes) Run(ctx context.Context) { retry.Watch(ctx, n.informer) }
 
 // Synced reports whether every Node has been listed once.
 func (n *Nodes) Synced() bool { return n.informer.HasSynced() }

@@ -61,6 +61,7 @@ func Run(t *testing.T, spec Spec) (result Result) {
 		if closed := w.aws.Close(); err == nil {
 			err = closed
 		}
+		time.Sleep(2 * time.Minute) // retry.Watch leaves client-go asleep for up to a minute
 		if err != nil {
 			t.Errorf("seed %d: %v", spec.Seed, err)
 		}
