@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/transport"
 	"k8s.io/klog/v2"
 
 	"github.com/node-drainer/node-drainer/internal/agent"
@@ -44,6 +46,8 @@ type Environment struct {
 	Listener   net.Listener // for metrics and probes; RunIn closes it
 	Version    string
 	Preflight  bool // check the installation in the background
+	// Unanswered returns for how long the API server has not answered, and the last error; it may be nil.
+	Unanswered func() (time.Duration, error)
 
 	// HandOvers are more kinds of hand-overs than those of the agent, by the value of the annotation.
 	HandOvers map[string]handover.Kind
@@ -55,7 +59,8 @@ func Run(ctx context.Context, cfg config.Agent, version string, log zerolog.Logg
 	if err != nil {
 		return err
 	}
-	client, err := kubernetesClient(version)
+	var server answers
+	client, err := kubernetesClient(version, server.wrap)
 	if err != nil {
 		return err
 	}
@@ -65,6 +70,7 @@ func Run(ctx context.Context, cfg config.Agent, version string, log zerolog.Logg
 	}
 	return RunIn(ctx, cfg, Environment{
 		AWS: awsConfig, Kubernetes: client, Listener: listener, Version: version, Preflight: true,
+		Unanswered: server.unanswered,
 	}, log)
 }
 
@@ -130,14 +136,17 @@ func startNotifier(ctx context.Context, cfg config.Agent, o *observe.Observer) (
 }
 
 // kubernetesClient connects as KUBECONFIG says, or with the ServiceAccount of the pod. It has no client-side
-// rate limit: API Priority and Fairness in the API server limits it.
-func kubernetesClient(version string) (kubernetes.Interface, error) {
+// rate limit: API Priority and Fairness in the API server limits it. Its requests pass through wrap, which may be nil.
+func kubernetesClient(version string, wrap transport.WrapperFunc) (kubernetes.Interface, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("configure the Kubernetes client (set KUBECONFIG outside a cluster): %w", err)
 	}
 	cfg.QPS = -1
+	if wrap != nil {
+		cfg.Wrap(wrap)
+	}
 	cfg.ContentType = runtime.ContentTypeProtobuf // takes a fraction of the time and memory of JSON
 	cfg.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	cfg.UserAgent = rest.DefaultKubernetesUserAgent() + " node-drainer/" + version

@@ -114,7 +114,7 @@ func runCheck(ctx context.Context, cfg config.Agent, version string) ([]check.Re
 	if err != nil {
 		return nil, err
 	}
-	client, err := kubernetesClient(version)
+	client, err := kubernetesClient(version, nil)
 	if err != nil {
 		return nil, err
 	}

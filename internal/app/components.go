@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"maps"
+	"time"
 
 	awscloudwatch "github.com/aws/aws-sdk-go-v2/service/cloudwatch"
 	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -44,6 +45,7 @@ type components struct {
 	elector     *lead.Elector
 	preflight   *preflight // nil: none
 	flushEvents func()     // writes the queued Kubernetes Events
+	unanswered  func() (time.Duration, error)
 }
 
 func newComponents(
@@ -86,7 +88,8 @@ func newComponents(
 		agent:    agent.New(agentConfig(cfg, elector, client), groups, instances, alarms, nodes, drainer, launches, o),
 		elector:  elector,
 
-		preflight: checks,
+		preflight:  checks,
+		unanswered: env.Unanswered,
 	}, nil
 }
 

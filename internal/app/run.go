@@ -6,10 +6,12 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/node-drainer/node-drainer/internal/observe"
+	"github.com/node-drainer/node-drainer/internal/retry"
 )
 
 // run runs all components until ctx ends or one fails. Those that only read also run while another replica
@@ -24,6 +26,9 @@ func (c components) run(ctx context.Context, listener net.Listener, handler http
 	g.Go(func() error { c.drainer.Run(watching); return nil })
 	g.Go(func() error { c.launches.Run(watching); return nil })
 	g.Go(func() error { return ignore(c.consumer.Connect(ctx), context.Canceled) })
+	if c.unanswered != nil {
+		g.Go(func() error { c.reportUnanswered(ctx); return nil })
+	}
 	g.Go(func() error {
 		defer stopWatching()
 		defer func() { _ = server.Close() }()
@@ -31,23 +36,25 @@ func (c components) run(ctx context.Context, listener net.Listener, handler http
 			return ignore(err, context.Canceled)
 		}
 		return ignore(c.elector.Run(ctx, func(leading context.Context) error {
-			err := c.lead(leading)
-			if ctx.Err() != nil {
-				c.flushEvents() // before the Lease is released and the next leader writes Events
-			}
-			return err
+			return c.lead(leading, func() {
+				if ctx.Err() != nil {
+					c.flushEvents() // before the Lease is released and the next leader writes Events
+				}
+			})
 		}), context.Canceled)
 	})
 	return g.Wait()
 }
 
 // lead handles messages and resyncs until ctx ends. When it returns, all of that work has stopped: unfinished
-// messages are visible in the queue again, and node conditions are written.
-func (c components) lead(ctx context.Context) error {
+// messages are visible in the queue again, node conditions are written, and flush has returned, which is called
+// meanwhile: together they must not delay the end of the process.
+func (c components) lead(ctx context.Context, flush func()) error {
 	writing, stopWriting := context.WithCancel(context.WithoutCancel(ctx))
 	var conditions sync.WaitGroup
 	conditions.Go(func() { c.nodes.Conditions.Run(writing, c.observer) })
 	defer conditions.Wait()
+	defer func() { conditions.Go(flush) }()
 	defer stopWriting()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return c.consumer.Run(ctx, c.agent.Handle) })
@@ -57,6 +64,16 @@ func (c components) lead(ctx context.Context) error {
 		g.Go(func() error { c.preflight.run(ctx); return nil })
 	}
 	return g.Wait()
+}
+
+// unansweredInterval is how often the agent reports that the API server does not answer.
+const unansweredInterval = 15 * time.Second
+
+// reportUnanswered reports for how long the API server has not answered, until ctx ends.
+func (c components) reportUnanswered(ctx context.Context) {
+	for retry.Sleep(ctx, unansweredInterval) {
+		c.observer.KubernetesUnanswered(c.unanswered())
+	}
 }
 
 // ignore returns nil instead of the expected error.

@@ -39,6 +39,8 @@ func facts() []fact {
 		{"QueueFailed", func(r *recorder, s subject) { r.QueueFailed("settle message "+s.message.ID, errOutage) }},
 		{"AutoScalingFailed", func(r *recorder, s subject) { r.AutoScalingFailed("complete "+s.action.Hook, errOutage) }},
 		{"KubernetesFailed", func(r *recorder, s subject) { r.KubernetesFailed("list the pods of "+s.node.Name, errOutage) }},
+		{"KubernetesUnanswered", func(r *recorder, _ subject) { r.KubernetesUnanswered(15*time.Second, errOutage) }},
+		{"KubernetesUnanswered, slow", func(r *recorder, _ subject) { r.KubernetesUnanswered(5*time.Second, nil) }},
 		{"EventDropped, node", func(r *recorder, s subject) {
 			r.EventDropped("node", s.node.Name, "PodsLeftBehind", errOutage)
 		}},

@@ -38,6 +38,7 @@ type metrics struct {
 	retries       prometheus.Counter
 	spotStatuses  *prometheus.CounterVec
 	apiErrors     *prometheus.CounterVec
+	unanswered    prometheus.Gauge
 	leader        prometheus.Gauge
 	transitions   prometheus.Counter
 	launchMetrics
@@ -139,6 +140,8 @@ func newMetrics(r promauto.Factory, outcomes []string) metrics {
 			"api", []string{"sqs", "autoscaling", "kubernetes"}),
 		eventsDropped: counters(r, "events_dropped_total", "Kubernetes Events that were not written, by what they are about.",
 			"object", []string{"node", "pod"}),
+		unanswered: gauge(r, "kubernetes_unanswered_seconds",
+			"Time for which the API server has not answered any request; 0 while it answers."),
 		leader:      gauge(r, "leader", "1 if this replica is the leader, else 0."),
 		transitions: counter(r, "leader_transitions_total", "Changes of the leader that this replica has observed."),
 

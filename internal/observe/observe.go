@@ -139,6 +139,19 @@ func (o *Observer) KubernetesFailed(operation string, err error) {
 	o.failed("kubernetes", operation, err)
 }
 
+// KubernetesUnanswered records for how long the API server has not answered, 0 if it answers, and the last error. One
+// slow answer is no warning: a webhook may take ten seconds by default, and 30 at most.
+func (o *Observer) KubernetesUnanswered(since time.Duration, err error) {
+	o.metrics.unanswered.Set(since.Seconds())
+	if since >= slowAnswer {
+		o.log.Warn().Float64("seconds", since.Round(time.Second).Seconds()).Err(err).
+			Msg("the API server does not answer")
+	}
+}
+
+// slowAnswer is the time after which an answer of the API server is overdue.
+const slowAnswer = 10 * time.Second
+
 func (o *Observer) failed(api, operation string, err error) {
 	o.metrics.apiErrors.WithLabelValues(api).Inc()
 	o.log.Warn().Str("api", api).Str("operation", operation).Err(err).Msg("call failed, retrying")

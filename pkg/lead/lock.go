@@ -79,8 +79,11 @@ func (l *lock) endTerm() {
 	l.endOutage()
 }
 
-// release clears the Lease if it names this replica, so that another can acquire it at once. If that fails,
-// the Lease expires.
+// releaseTimeout bounds the calls that release a Lease: the process ends after them.
+const releaseTimeout = time.Second
+
+// release clears the Lease if it names this replica, so that another can acquire it at once. If that fails, or takes
+// too long, the Lease expires.
 func (l *lock) release(ctx context.Context) {
 	l.mu.Lock()
 	claimed := l.claimed
@@ -89,6 +92,8 @@ func (l *lock) release(ctx context.Context) {
 	if !claimed {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
+	defer cancel()
 	record, _, err := l.Get(ctx)
 	if err != nil || record.HolderIdentity != l.Identity() {
 		return
