@@ -21,6 +21,8 @@ type recordedDrain struct {
 	waiting   []drain.WaitCount
 	obstacles map[drain.WaitCount]bool // what pods of the node have waited for; the number of pods is zero
 	forced    []*forcedPods
+
+	deadline, forcedAt time.Time // of its last progress
 }
 
 // find must be called with mu locked.
@@ -46,6 +48,30 @@ func (d *drains) addObstacle(uid string, w drain.Waiting) (isNew bool) {
 	isNew = !obstacles[one]
 	obstacles[one] = true
 	return isNew
+}
+
+// nearest returns the earliest instant of all drains, in Unix time; 0 if there is none.
+func (d *drains) nearest(of func(*recordedDrain) time.Time) float64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var first time.Time
+	for _, one := range d.byUID {
+		if t := of(one); !t.IsZero() && (first.IsZero() || t.Before(first)) {
+			first = t
+		}
+	}
+	if first.IsZero() {
+		return 0
+	}
+	return float64(first.Unix())
+}
+
+// setDeadline sets when the drain of a node must end, and when the first of its pods is forced.
+func (d *drains) setDeadline(p drain.Progress) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	one := d.find(p.UID)
+	one.deadline, one.forcedAt = p.Deadline, p.ForcedAt
 }
 
 // updateWaiting sets what the pods of a node wait for, here and in the metric.
@@ -143,6 +169,7 @@ func (o *Observer) DrainCanceled(n node.Node, why string) {
 // follows.
 func (o *Observer) DrainProgressed(p drain.Progress) {
 	o.updateWaiting(p.UID, p.Waiting)
+	o.drains.setDeadline(p)
 	o.recordForced(p.Target, false)
 	blocked, waiting := 0, joinReasons(p.Waiting)
 	for _, w := range p.Waiting {

@@ -130,3 +130,48 @@ func TestPodsLeftBehindAreNamed(t *testing.T) {
 		}
 	}
 }
+
+// TestDeadlines: the metrics have the earliest instants of the drains that run.
+func TestDeadlines(t *testing.T) {
+	r := newRecorder("error")
+	one, two := newSubject(1), newSubject(2)
+	two.target.Deadline = one.target.Deadline.Add(-time.Minute)
+	progress := func(s subject, forced time.Duration) drain.Progress {
+		p := s.progress(3)
+		if forced != 0 {
+			p.ForcedAt = s.target.Deadline.Add(-forced)
+		}
+		return p
+	}
+	for _, tt := range []struct {
+		name             string
+		record           func()
+		deadline, forced time.Time
+	}{
+		{"none runs", func() {}, time.Time{}, time.Time{}},
+		{"a drain whose pods do not wait", func() { r.DrainProgressed(progress(two, 0)) }, two.target.Deadline, time.Time{}},
+		{
+			"another one whose pods wait", func() { r.DrainProgressed(progress(one, 30*time.Second)) },
+			two.target.Deadline, one.target.Deadline.Add(-30 * time.Second),
+		},
+		{
+			"the first one waits, too", func() { r.DrainProgressed(progress(two, 20*time.Second)) },
+			two.target.Deadline, two.target.Deadline.Add(-20 * time.Second),
+		},
+		{
+			"it ends", func() { r.DrainEnded(two.target, drain.LeftBehind) },
+			one.target.Deadline, one.target.Deadline.Add(-30 * time.Second),
+		},
+		{"all end", func() { r.DrainEnded(one.target, drain.LeftBehind) }, time.Time{}, time.Time{}},
+	} {
+		tt.record()
+		samples := r.scrape(t)
+		for name, want := range map[string]time.Time{
+			"nearest_deadline_timestamp_seconds": tt.deadline, "forced_removal_timestamp_seconds": tt.forced,
+		} {
+			if unix := max(want.Unix(), 0); samples[name] != float64(unix) {
+				t.Errorf("%s: %s is %v, want %v", tt.name, name, samples[name], unix)
+			}
+		}
+	}
+}

@@ -1,6 +1,8 @@
 package observe
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promauto"
@@ -94,10 +96,26 @@ func New(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m := newMetrics(promauto.With(registry), outcomes)
 	m.installationMetrics = newInstallationMetrics(promauto.With(registry))
-	return &Observer{
+	o := &Observer{
 		log: log, metrics: m, events: events, conditions: conditions, drains: drains{byUID: map[string]*recordedDrain{}},
 		notifier: Silence{}, notified: newNotified(promauto.With(registry)),
 	}
+	o.registerDeadlines(promauto.With(registry))
+	return o
+}
+
+// registerDeadlines registers metrics that are computed whenever they are read.
+func (o *Observer) registerDeadlines(r promauto.Factory) {
+	nearest := func(name, help string, of func(*recordedDrain) time.Time) {
+		r.NewGaugeFunc(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, func() float64 {
+			return o.drains.nearest(of)
+		})
+	}
+	nearest("nearest_deadline_timestamp_seconds", "The earliest deadline of the running drains; 0 if none runs.",
+		func(d *recordedDrain) time.Time { return d.deadline })
+	nearest("forced_removal_timestamp_seconds",
+		"When the first pod that waits for a budget or a webhook is removed in spite of it, or left; 0 if none waits.",
+		func(d *recordedDrain) time.Time { return d.forcedAt })
 }
 
 func newMetrics(r promauto.Factory, outcomes []string) metrics {

@@ -48,6 +48,9 @@ type Progress struct {
 	Total   int         // pods that had, or have, to leave
 	Left    int         // of those, still on the node
 	Waiting []WaitCount // what these wait for, except their own end; most pods first
+	// ForcedAt is when the first of the pods is forced that wait for a budget or a webhook, or is left; zero if none
+	// waits.
+	ForcedAt time.Time
 }
 
 // WaitCount is what some pods of a node wait for, or the node itself.
@@ -143,12 +146,12 @@ func (r Report) result(err error) Result {
 
 // progressReporter notifies the Observer of the progress of one drain.
 type progressReporter struct {
-	observer     Observer
-	target       func() Target
-	blockedAfter time.Duration
-	waits        map[string]*podWait // by UID
-	last         Progress            // as reported
-	lastAt       time.Time
+	observer Observer
+	target   func() Target
+	policy   Policy
+	waits    map[string]*podWait // by UID
+	last     Progress            // as reported
+	lastAt   time.Time
 }
 
 // podWait is what a pod waits for, and since when.
@@ -173,6 +176,7 @@ func (p *progressReporter) report(step Step, total int) (again time.Time) {
 		}
 	}
 	now := Progress{Target: p.target(), Total: total, Left: len(step.Left), Waiting: countWaits(step)}
+	now.ForcedAt = forcedAt(step.Wait, schedule{since: now.Since, deadline: now.Deadline, policy: p.policy})
 	next := p.lastAt.Add(progressInterval)
 	switch {
 	case now.equal(p.last):
@@ -194,12 +198,23 @@ func isReported(reason WaitReason) bool {
 	return false
 }
 
-// equal compares all but the deadline.
-func (p Progress) equal(o Progress) bool {
-	return p.Name == o.Name && p.Total == o.Total && p.Left == o.Left && slices.Equal(p.Waiting, o.Waiting)
+// forcedAt returns when the first of the pods is forced that wait for what somebody can change: a budget or a webhook.
+func forcedAt(waits []Waiting, t schedule) (at time.Time) {
+	for _, w := range waits {
+		switch w.Reason {
+		case BlockedByBudget, Misconfigured, RefusedByWebhook:
+			at = earliest(at, earliest(t.latestDeletion(w.Pod), t.deadline))
+		}
+	}
+	return at
 }
 
-// reportWait reports a pod that has waited for blockedAfter for the same thing, and one that a misconfigured
+// equal compares what is reported.
+func (p Progress) equal(o Progress) bool {
+	return p.Name == o.Name && p.Deadline.Equal(o.Deadline) && p.ForcedAt.Equal(o.ForcedAt) && p.Total == o.Total && p.Left == o.Left && slices.Equal(p.Waiting, o.Waiting)
+}
+
+// reportWait reports a pod that has waited for DRAIN_BLOCKED_AFTER for the same thing, and one that a misconfigured
 // budget blocks at once. It returns when it must be called again.
 func (p *progressReporter) reportWait(w Waiting) (again time.Time) {
 	wait := p.waits[w.Pod.UID]
@@ -207,7 +222,7 @@ func (p *progressReporter) reportWait(w Waiting) (again time.Time) {
 		wait = &podWait{reason: w.Reason, budget: w.Budget, since: time.Now()}
 		p.waits[w.Pod.UID] = wait
 	}
-	due := wait.since.Add(p.blockedAfter)
+	due := wait.since.Add(p.policy.BlockedAfter)
 	switch {
 	case wait.reported:
 	case w.Reason != Misconfigured && time.Now().Before(due):

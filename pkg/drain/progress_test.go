@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestWaitCountString(t *testing.T) {
@@ -41,5 +42,35 @@ func TestWaitCountString(t *testing.T) {
 	}
 	if got := strings.Join(ForceReasons(), " "); got != "deadline unhealthy others-left" {
 		t.Errorf("reasons to force: %s", got)
+	}
+}
+
+// TestProgressSaysWhenPodsAreForced: the progress has the time at which the first pod that a budget blocks is deleted,
+// with its grace period before the deadline, and at which it is left if the policy says so. It follows the deadline.
+func TestProgressSaysWhenPodsAreForced(t *testing.T) {
+	for name, tt := range map[string]struct {
+		policy string
+		grace  time.Duration
+	}{"deleted": {Delete, 10 * time.Second}, "left": {Leave, 0}} {
+		virtual(t, name, func(t *testing.T) {
+			c := newCluster(t, runningPod("a"), newPDB(0))
+			cfg := defaults
+			cfg.AtDeadline = tt.policy
+			c.start(cfg)
+			deadlines, target := make(chan time.Time, 1), c.target("n", time.Hour)
+			target.Tighter = deadlines
+			wait := c.drainTarget(c.ctx, target)
+			for _, timeout := range []time.Duration{time.Hour, 30 * time.Minute} {
+				deadlines <- c.since.Add(timeout)
+				elapse(10 * time.Second)
+				if at := c.progress("n").ForcedAt; !at.Equal(c.since.Add(timeout - tt.grace)) {
+					t.Errorf("forced after %v, want %v", at.Sub(c.since), timeout-tt.grace)
+				}
+			}
+			_, _ = wait()
+			if at := c.progress("n").ForcedAt; tt.policy == Delete && !at.IsZero() {
+				t.Errorf("forced after %v, although no pod waits", at.Sub(c.since))
+			}
+		})
 	}
 }

@@ -73,7 +73,7 @@ func newRun(d *Drainer, t Target) (*run, error) {
 	}
 	r.removals.handOvers = &handOvers{drainer: d, removals: r.removals, asked: map[string]*asked{}}
 	r.progress = &progressReporter{
-		observer: d.observer, target: r.target, blockedAfter: d.policy.BlockedAfter, waits: map[string]*podWait{},
+		observer: d.observer, target: r.target, policy: d.policy, waits: map[string]*podWait{},
 	}
 	return r, nil
 }

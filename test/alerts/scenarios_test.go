@@ -25,8 +25,9 @@ func healthy() series {
 		`pods_waiting{reason="misconfigured-budget"}`: "0x59",
 		`pods_waiting{reason="later-tier"}`:           "9x59",
 		`pods_forced_total{reason="deadline"}`:        "0x59",
-		`pods_forced_total{reason="unhealthy"}`:       "0+1x59",
-		`terminations_total{outcome="drained"}`:       "0+1x59",
+		`forced_removal_timestamp_seconds`:            "6000x59", `forced_removal_timestamp_seconds{instance="b"}`: "0x59",
+		`pods_forced_total{reason="unhealthy"}`: "0+1x59",
+		`terminations_total{outcome="drained"}`: "0+1x59",
 
 		`hand_overs_total{kind="redis",outcome="handed-over"}`: "0+1x59",
 		`hand_overs_total{kind="redis",outcome="not-leading"}`: "0+1x59",
@@ -190,6 +191,12 @@ func scenarios() []scenario {
 			},
 			always(),
 		},
+		{
+			"pods of a fleet are forced in time for their deadline",
+			series{`forced_removal_timestamp_seconds`: "0x9 2400x30 0x19"},
+			append(between(27, 28, "NodeDrainerPodsForcedSoon"), minute{41, nil}),
+		},
+		{"pods wait for a budget during a Spot interruption", series{`forced_removal_timestamp_seconds`: "0x9 720x1 0x48"}, always()},
 		{
 			"pods were forced",
 			series{`pods_forced_total{reason="deadline"}`: "0x9 1x49"},
