@@ -18,18 +18,18 @@ import (
 
 // Drainer drains nodes. Create it with New, and start it with Run.
 type Drainer struct {
-	client            kubernetes.Interface
-	policy            Policy
-	rules             rules
-	observer          Observer
-	remover           remover
-	pdbs              *pdbTracker
-	volumes           *volumeTracker // runs only if drains wait for volumes
-	slots             slotPools
-	turns             turns
-	pendingReconciles chan pendingReconcile
-	surged            chan struct{} // a call may have started a surge
-	delay             schedulerDelay
+	client     kubernetes.Interface
+	policy     Policy
+	rules      rules
+	observer   Observer
+	remover    remover
+	pdbs       *pdbTracker
+	volumes    *volumeTracker // runs only if drains wait for volumes
+	slots      slotPools
+	turns      turns
+	reconciles reconciles
+	surged     chan struct{} // a call may have started a surge
+	delay      schedulerDelay
 }
 
 // ErrReplaced is returned by a drain whose Node was deleted and replaced by another one of the same name: that of the
@@ -41,8 +41,7 @@ var ErrReplaced = errors.New("the Node was deleted, and another one has its name
 func New(client kubernetes.Interface, cfg Config, env Environment, observer Observer) (*Drainer, error) {
 	d := &Drainer{
 		client: client, observer: observer, remover: remover{client},
-		slots: newSlotPools(), pendingReconciles: make(chan pendingReconcile, maxPendingReconciles),
-		surged: make(chan struct{}, 1),
+		slots: newSlotPools(), reconciles: reconciles{added: make(chan struct{}, 1)}, surged: make(chan struct{}, 1),
 	}
 	tiers, err := parseTiers(cfg.Tiers)
 	if err != nil {
@@ -59,12 +58,10 @@ func New(client kubernetes.Interface, cfg Config, env Environment, observer Obse
 	return d, err
 }
 
-// Run watches the cluster's PodDisruptionBudgets and VolumeAttachments, and reconciles groups of which a pod was
-// evicted, until ctx ends.
+// Run watches the cluster's PodDisruptionBudgets and VolumeAttachments until ctx ends.
 func (d *Drainer) Run(ctx context.Context) {
 	var g errgroup.Group
 	g.Go(func() error { retry.Watch(ctx, d.pdbs.informer); return nil })
-	g.Go(func() error { d.reconcileAll(ctx); return nil })
 	if d.policy.VolumeTimeout > 0 {
 		g.Go(func() error { retry.Watch(ctx, d.volumes.informer); return nil })
 	}

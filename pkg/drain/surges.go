@@ -77,6 +77,8 @@ func (d *Drainer) endSurge(ctx context.Context, s handover.Surge) (handover.Answ
 		return handover.Answer{}, nil
 	}
 	defer d.turns.end(s.Namespace)
+	ctx, cancel := context.WithTimeout(ctx, turnTimeout)
+	defer cancel()
 	pods, err := d.listPods(ctx, s.Namespace)
 	if err != nil {
 		return handover.Answer{}, err
