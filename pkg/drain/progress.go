@@ -211,7 +211,8 @@ func forcedAt(waits []Waiting, t schedule) (at time.Time) {
 
 // equal compares what is reported.
 func (p Progress) equal(o Progress) bool {
-	return p.Name == o.Name && p.Deadline.Equal(o.Deadline) && p.ForcedAt.Equal(o.ForcedAt) && p.Total == o.Total && p.Left == o.Left && slices.Equal(p.Waiting, o.Waiting)
+	return p.Name == o.Name && p.Deadline.Equal(o.Deadline) && p.ForcedAt.Equal(o.ForcedAt) && p.Total == o.Total &&
+		p.Left == o.Left && slices.Equal(p.Waiting, o.Waiting)
 }
 
 // reportWait reports a pod that has waited for DRAIN_BLOCKED_AFTER for the same thing, and one that a misconfigured

@@ -20,7 +20,7 @@ const (
 	maxPendingReconciles             = 256 // groups; more are left as they are
 	// turnTimeout bounds what is done while a namespace's turn is held, so that an API server or a pod without an answer
 	// does not keep others from being asked.
-	turnTimeout = 2 * callTimeout
+	turnTimeout = 2 * readTimeout
 )
 
 // reconciles are the groups of which a pod was evicted, one for each group: all of its pods need one loop.
