@@ -16,6 +16,10 @@ const (
 	StartAnnotation  = "sim/start"  // how long it takes to become Ready; Timing.Start without it
 	RunAnnotation    = "sim/run"    // how long it runs until it succeeds; forever without it
 	BrokenAnnotation = "sim/broken" // "true": it never becomes Ready
+	// FinalizeAnnotation is how long after its deletion something takes the finalizers from it.
+	FinalizeAnnotation = "sim/finalize"
+	// DetachAnnotation is how long its volumes stay attached when it has left.
+	DetachAnnotation = "sim/detach"
 )
 
 // Timing is how long the parts of the cluster take. Each time varies at random by up to Jitter of itself.
@@ -50,6 +54,7 @@ type Controllers struct {
 	kubelets   kubelets
 	nodes      nodeLifecycle
 	disruption disruption
+	storage    storage
 }
 
 // loop is what all controllers use.
@@ -73,6 +78,7 @@ func (s *Server) Run(t Timing) *Controllers {
 	l := &loop{server: s, timing: t, due: map[key]*timer{}}
 	c := &Controllers{
 		loop: l, workloads: workloads{l, map[types.UID]*jobState{}}, nodes: nodeLifecycle{l}, disruption: disruption{l},
+		storage:   storage{l},
 		scheduler: scheduler{loop: l, pods: map[string]int{}},
 		kubelets:  kubelets{loop: l, running: map[string]*kubelet{}, pods: map[types.UID]*containers{}},
 	}
@@ -155,6 +161,10 @@ func (c *Controllers) podChanged(change *Change, pod *corev1.Pod) {
 		c.enqueue("disruption", b, c.timing.Count, c.disruption.count)
 	}
 	c.scheduler.viewPod(change)
+	c.storage.follow(pod, change.New == nil)
+	if pod.DeletionTimestamp != nil && len(pod.Finalizers) > 0 && change.New != nil {
+		c.enqueue("finalizer", pod, annotated(pod, FinalizeAnnotation, time.Second), c.finalize)
+	}
 	switch {
 	case change.New == nil:
 		c.kubelets.forget(pod)
@@ -168,6 +178,19 @@ func (c *Controllers) podChanged(change *Change, pod *corev1.Pod) {
 			c.nodes.enqueueEvictions(pod.Spec.NodeName)
 		}
 	}
+}
+
+// finalize takes the finalizers from a pod that is deleted, which ends one whose grace period is over.
+func (c *Controllers) finalize(name types.NamespacedName) {
+	e := c.server.get("pods", name)
+	if e == nil || e.GetDeletionTimestamp() == nil {
+		return
+	}
+	if *e.Object.(*corev1.Pod).DeletionGracePeriodSeconds == 0 { //nolint:forcetypeassert // The table has pods.
+		c.server.put("finalizer", e.kind, e, nil)
+		return
+	}
+	update(&c.server.store, "finalizer", name, func(p *corev1.Pod) { p.Finalizers = nil })
 }
 
 // nodeChanged has the scheduler, the kubelet, the DaemonSets and the taints of a node follow.

@@ -13,12 +13,14 @@
 // initial events, bookmarks, timeouts, resource versions that have expired; creation, update, status, merge and
 // strategic merge patches, optimistic locking, dry runs, UID and resource version preconditions; graceful deletion of
 // pods, whose grace period a second deletion can shorten; evictions within one budget, refused by two, of pods that
-// are not healthy, ended, pending or deleted; webhooks that refuse evictions and deletions, or do not answer.
-// Encodings are protobuf and JSON.
+// are not healthy, ended, pending or deleted; finalizers of pods; webhooks on evictions and deletions that allow or refuse
+// them, with any code and reason, after any time or never, and both failure policies; the end of requests after a
+// minute. Encodings are protobuf and JSON.
 //
 // The controllers, each as slow as Timing says: ReplicaSets, StatefulSets, DaemonSets and Jobs (backoffLimit, the
-// podFailurePolicy that ignores disrupted pods); the scheduler, with a view of nodes and pods that is SchedulerLag
-// old (taints, node selectors, required node affinity, unschedulable nodes, allocatable pods, fewest pods first,
+// podFailurePolicy that ignores disrupted pods), and owners that behave like DaemonSets and have another kind; volumes
+// that are attached to the nodes of their pods, and detached later; the scheduler, with a view of nodes and pods that
+// is SchedulerLag old (taints, node selectors, required node affinity, unschedulable nodes, allocatable pods, fewest pods first,
 // rather not PreferNoSchedule); kubelets (pods start, become Ready, work after SIGTERM as long as WorkAnnotation says
 // and are killed at the end of their grace period); node lifecycle (a node without a kubelet is unreachable after
 // NodeLost, taints follow); eviction for NoExecute taints after tolerationSeconds; the disruption controller; and the
@@ -29,8 +31,8 @@
 // # What is not modeled
 //
 // Authentication, admission except for webhooks and default tolerations, validation, versions, server-side apply,
-// finalizers, owners' garbage collection, Deployments (a ReplicaSet stands for one), preemption, pod affinity and
-// topology spread, resources other than the number of pods, volumes (VolumeAttachments are what a test creates),
+// finalizers of other objects, owners' garbage collection, Deployments (a ReplicaSet stands for one), preemption, pod affinity and
+// topology spread, resources other than the number of pods, that only one node can have a volume,
 // heartbeats of kubelets, Events of controllers. Pages of a list are of the latest version, not of that of the first
 // page.
 package kube

@@ -34,7 +34,7 @@ func (s *store) delete(actor string, before *entry, o metav1.DeleteOptions) (*en
 	}
 	ends, grace := deletion(pod, o.GracePeriodSeconds)
 	if grace == 0 {
-		s.put(actor, before.kind, before, nil)
+		s.remove(actor, before)
 		return before, nil
 	}
 	if pod.DeletionTimestamp != nil && grace >= *pod.DeletionGracePeriodSeconds {
@@ -43,6 +43,24 @@ func (s *store) delete(actor string, before *entry, o metav1.DeleteOptions) (*en
 	after := pod.DeepCopy()
 	after.DeletionTimestamp, after.DeletionGracePeriodSeconds = &ends, &grace
 	return s.put(actor, before.kind, before, after), nil
+}
+
+// remove removes a pod at once, unless it has finalizers: then it stays, deleted, until they are gone.
+func (s *store) remove(actor string, before *entry) {
+	pod := before.Object.(*corev1.Pod) //nolint:forcetypeassert // Only pods have a grace period.
+	if len(pod.Finalizers) == 0 {
+		s.put(actor, before.kind, before, nil)
+		return
+	}
+	if pod.DeletionTimestamp != nil && *pod.DeletionGracePeriodSeconds == 0 {
+		return
+	}
+	after := pod.DeepCopy()
+	if after.DeletionTimestamp == nil || after.DeletionTimestamp.After(time.Now()) {
+		after.DeletionTimestamp = new(now())
+	}
+	after.DeletionGracePeriodSeconds = new(int64(0))
+	s.put(actor, before.kind, before, after)
 }
 
 func checkPreconditions(e *entry, p *metav1.Preconditions) error {

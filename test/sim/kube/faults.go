@@ -4,15 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"syscall"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 )
 
 // Effect is what a fault does.
@@ -129,18 +125,21 @@ func (s *faults) find(c *call, effects ...Effect) *Fault {
 	return nil
 }
 
-// obstruct has a request wait, or returns the error of its connection.
+// obstruct has a request wait, for faults and then for webhooks, or returns the error of its connection.
 func (t transport) obstruct(ctx context.Context, c *call) error {
 	s := t.server
 	s.mu.Lock()
 	f := s.faults.find(c, Refused, Unanswered, Slow)
-	hook := s.faults.webhook(c, s.pod(c.object))
+	hooks := s.faults.webhooks(c, s.pod(c.object))
 	s.mu.Unlock()
-	if hook != nil && hook.Timeout > 0 {
-		if err := sleep(ctx, hook.Timeout); err != nil {
-			return err
-		}
+	if err := f.obstruct(ctx); err != nil {
+		return err
 	}
+	return c.review(ctx, hooks)
+}
+
+// obstruct is what a fault, which may be nil, does to a connection.
+func (f *Fault) obstruct(ctx context.Context) error {
 	switch {
 	case f == nil:
 		return nil
@@ -160,11 +159,11 @@ func (t transport) obstruct(ctx context.Context, c *call) error {
 }
 
 // refuse returns the error that answers a request instead of the server, or nil.
-func (s *faults) refuse(c *call, pod *corev1.Pod) error {
+func (s *faults) refuse(c *call) error {
 	f := s.find(c, Throttled, Failing, Denied)
 	switch {
 	case f == nil:
-		return s.admit(c, pod)
+		return c.denial
 	case f.Effect == Throttled:
 		return apierrors.NewTooManyRequests("the server has received too many requests and has asked us to try again "+
 			"later", int(max(f.Delay, time.Second)/time.Second))
@@ -189,66 +188,4 @@ func (s *faults) lag(c *call) (longest time.Duration) {
 		}
 	}
 	return longest
-}
-
-// Webhook is an admission webhook that refuses the eviction of pods, or their deletion.
-type Webhook struct {
-	Name      string
-	From, To  time.Time         // a zero To has no end
-	Deletions bool              // it is called for deletions too
-	Namespace string            // of the pods; all if it is empty
-	Labels    map[string]string // of the pods; all if it is empty
-	Message   string            // of the refusal
-	Code      int32             // of the refusal; 403 if it is zero
-	Timeout   time.Duration     // if it is not zero, the webhook does not answer, and the request fails after so long
-}
-
-// Webhooks sets the webhooks.
-func (s *Server) Webhooks(hooks ...Webhook) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.faults.hooks = nil
-	for _, h := range hooks {
-		s.faults.hooks = append(s.faults.hooks, &h)
-	}
-}
-
-// webhook returns the first webhook that refuses a request, or nil.
-func (s *faults) webhook(c *call, pod *corev1.Pod) *Webhook {
-	if pod == nil || !c.IsEviction() && !c.IsDeletion() {
-		return nil
-	}
-	for _, h := range s.hooks {
-		if h.selects(c, pod) {
-			return h
-		}
-	}
-	return nil
-}
-
-func (h *Webhook) selects(c *call, pod *corev1.Pod) bool {
-	return Fault{From: h.From, To: h.To}.active() && (c.IsEviction() || h.Deletions) &&
-		(h.Namespace == "" || h.Namespace == pod.Namespace) &&
-		labels.SelectorFromSet(h.Labels).Matches(labels.Set(pod.Labels))
-}
-
-// admit returns how a webhook refuses a request, or nil.
-func (s *faults) admit(c *call, pod *corev1.Pod) error {
-	h := s.webhook(c, pod)
-	if h == nil {
-		return nil
-	}
-	c.Webhook = h.Name
-	if h.Timeout > 0 {
-		return apierrors.NewInternalError(fmt.Errorf("failed calling webhook %q: failed to call webhook: Post %q: context "+
-			"deadline exceeded", h.Name, "https://"+h.Name))
-	}
-	code := h.Code
-	if code == 0 {
-		code = http.StatusForbidden
-	}
-	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: code, Reason: metav1.StatusReasonForbidden,
-		Message: fmt.Sprintf("admission webhook %q denied the request: %s", h.Name, h.Message),
-	}}
 }

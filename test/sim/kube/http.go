@@ -36,6 +36,7 @@ type call struct {
 	body        []byte
 	protobuf    bool // of the answer
 	dryRun      bool
+	denial      error // of a webhook
 }
 
 // transport is a client's connection.
@@ -163,7 +164,7 @@ func (t transport) decide(c *call) (outcome, *http.Response) {
 	var body []byte
 	var err error
 	var stream io.ReadCloser
-	if err = s.faults.refuse(c, s.pod(c.object)); err == nil && c.Verb == "watch" {
+	if err = s.faults.refuse(c); err == nil && c.Verb == "watch" {
 		stream, err = s.watch(c)
 	} else if err == nil {
 		body, err = handler{s, c}.serve()

@@ -128,7 +128,7 @@ func (c *kubelets) endPod(pod *corev1.Pod, how corev1.PodPhase) {
 // removePod removes a deleted pod whose containers have ended.
 func (c *kubelets) removePod(pod *corev1.Pod) {
 	if e := c.server.get("pods", nameOf(pod)); e != nil && e.GetUID() == pod.UID {
-		c.server.put("kubelet", e.kind, e, nil)
+		c.server.remove("kubelet", e)
 	}
 }
 
@@ -247,6 +247,7 @@ func (c *kubelets) nodeRemoved(node *corev1.Node) {
 	for _, p := range c.server.podsOn(node.Name) {
 		if one := c.pods[p.UID]; one != nil {
 			c.server.clock.cancel(one.next)
+			c.pods[p.UID] = &containers{} // A Node of the same name may register before they are collected.
 		}
 	}
 }

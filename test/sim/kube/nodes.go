@@ -146,8 +146,9 @@ func (c *nodeLifecycle) collectFrom(node string) {
 					})
 				}
 			})
-			e := c.server.get("pods", nameOf(p))
-			c.server.put("pod garbage collector", e.kind, e, nil)
+			if e := c.server.get("pods", nameOf(p)); e != nil {
+				c.server.remove("pod garbage collector", e)
+			}
 		}
 	})
 }

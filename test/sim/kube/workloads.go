@@ -3,6 +3,7 @@ package kube
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -126,7 +127,7 @@ func (c *workloads) reconcileDaemonSet(name types.NamespacedName) {
 		if has[node.Name] || !fits(&set.Spec.Template.Spec, tolerations, node) {
 			continue
 		}
-		c.createPod(set, appsv1.SchemeGroupVersion.WithKind("DaemonSet"), c.newName(set), set.Spec.Template,
+		c.createPod(set, daemonKind(set), c.newName(set), set.Spec.Template,
 			func(p *corev1.Pod) {
 				p.Spec.Tolerations = tolerations
 				pin(p, node.Name)
@@ -134,15 +135,37 @@ func (c *workloads) reconcileDaemonSet(name types.NamespacedName) {
 	}
 }
 
+// KindAnnotation of a DaemonSet is another kind, as APIVERSION/KIND, that the owner of its pods has: an operator's own
+// sort of DaemonSet.
+const KindAnnotation = "sim/kind"
+
+// daemonKind returns the kind of the owner of the pods of a DaemonSet.
+func daemonKind(set *appsv1.DaemonSet) schema.GroupVersionKind {
+	if kind := set.Annotations[KindAnnotation]; kind != "" {
+		i := strings.LastIndexByte(kind, '/')
+		return schema.FromAPIVersionAndKind(kind[:i], kind[i+1:])
+	}
+	return appsv1.SchemeGroupVersion.WithKind("DaemonSet")
+}
+
 // ownerOf has the controller of a pod look at the owner.
 func (c *workloads) ownerOf(namespace string, owner *metav1.OwnerReference) {
+	isKnown := false
 	for _, r := range resources() {
 		if r.kind.Kind == owner.Kind {
-			e := c.server.get(r.name, types.NamespacedName{Namespace: namespace, Name: owner.Name})
-			if e != nil && e.GetUID() == owner.UID {
-				c.reconcile(e.Object)
-			}
+			isKnown = true
+			c.reconcileOwner(r.name, namespace, owner)
 		}
+	}
+	if !isKnown {
+		c.reconcileOwner("daemonsets", namespace, owner)
+	}
+}
+
+func (c *workloads) reconcileOwner(resource, namespace string, owner *metav1.OwnerReference) {
+	e := c.server.get(resource, types.NamespacedName{Namespace: namespace, Name: owner.Name})
+	if e != nil && e.GetUID() == owner.UID {
+		c.reconcile(e.Object)
 	}
 }
 
