@@ -58,6 +58,14 @@ func DrainRequest(e Envelope, instanceID string) string {
 	return event(e, "node-drainer.io", RequestDrain, []string{}, map[string]any{"instance-id": instanceID})
 }
 
+// MaintenanceEvent is AWS Health's event about a reboot of instances that is scheduled.
+func MaintenanceEvent(e Envelope, start time.Time, instanceIDs ...string) string {
+	code := changeCodes()["system-reboot"]
+	return healthEvent(e, &scheduledChange{
+		arn: e.healthARN(code), healthCode: code, start: start, instanceIDs: instanceIDs,
+	})
+}
+
 // healthEvent is AWS Health's event with the current state of a scheduled change.
 func healthEvent(e Envelope, change *scheduledChange) string {
 	const layout = "Mon, 2 Jan 2006 15:04:05 GMT"

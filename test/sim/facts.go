@@ -2,6 +2,7 @@ package sim
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -25,12 +26,22 @@ type facts struct {
 	losses    map[string]bool        // installs of which messages were lost
 	returns   map[string][]time.Time // by instance: when its machine booted again
 	cordons   map[string]time.Time   // by instance: when an administrator cordoned its node
+	replaced  map[string]time.Time   // by instance: when another one registered a Node of its name
+	rejoined  map[string][]time.Time // by instance: when its Node registered again
+	removed   map[string]int         // by node and owner: the pods that agents removed
+	storm     bool                   // agents remove pods without end
+	// goroutines is the most there were, of this world and of those that run at the same time
+	goroutines int
 }
+
+// mostRemovals is far more pods of one owner than agents remove from one node, however often it is drained.
+const mostRemovals = 300
 
 func newFacts(w *world) *facts {
 	return &facts{
 		world: w, truths: map[string][]truth{}, losses: map[string]bool{}, returns: map[string][]time.Time{},
-		cordons: map[string]time.Time{},
+		cordons: map[string]time.Time{}, replaced: map[string]time.Time{}, rejoined: map[string][]time.Time{},
+		removed: map[string]int{},
 	}
 }
 
@@ -142,7 +153,13 @@ func (f *facts) record(c *cluster, r kube.Record) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.removals = append(f.removals, removal{Record: r, cluster: c, pod: pod})
+	one := removal{Record: r, cluster: c, pod: pod}
+	f.removals = append(f.removals, one)
+	if owner, counts := one.owner(); counts {
+		key := fmt.Sprint(c.Name, pod.Spec.NodeName, owner)
+		f.removed[key]++
+		f.storm = f.storm || f.removed[key] > mostRemovals
+	}
 }
 
 // isUnguarded reports whether a request changes a Node or removes a pod whatever has the name by then.

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/node-drainer/node-drainer/internal/retry"
 	"github.com/node-drainer/node-drainer/test/awsim"
 	"github.com/node-drainer/node-drainer/test/sim/kube"
@@ -89,6 +91,19 @@ func (w faults) disturb(f Fault) (end func()) {
 	return func() {}
 }
 
+// of returns the webhook as the API server calls it between two times.
+func (h *Webhook) of(from, to time.Time) kube.Webhook {
+	out := kube.Webhook{
+		Name: "admission.example.com", From: from, To: to, Deletions: h.Deletions, NoEvictions: !h.Evictions,
+		Allows: h.Code == 0, Code: h.Code, Reason: metav1.StatusReason(h.Reason), Message: "not now",
+		Answers: h.Answers, Timeout: h.Timeout, Ignores: h.Ignores,
+	}
+	if h.Workload != "" {
+		out.Labels = map[string]string{"app": h.Workload}
+	}
+	return out
+}
+
 // injectFaults has the API servers fail as the Spec says, each fault at its time.
 func (w faults) injectFaults() {
 	effects := map[string]kube.Fault{
@@ -98,20 +113,32 @@ func (w faults) injectFaults() {
 		"kube-conflict": {Effect: kube.Conflicting, Every: 2}, "kube-deny": {Effect: kube.Denied},
 	}
 	for _, f := range w.spec.Faults {
-		from, to := w.began.Add(f.From), w.began.Add(f.From+f.For)
 		for _, c := range w.named(f.On) {
 			if fault, ok := effects[f.Do]; ok {
-				fault.From, fault.To = from, to
+				fault.From, fault.To = w.began.Add(f.From), w.began.Add(f.From+f.For)
 				fault.Verb, fault.Resource, _ = strings.Cut(f.What, " ")
 				c.server.Inject(fault)
 			}
-			if f.Do == "kube-webhook" {
-				hook := kube.Webhook{Name: "pods.example.com", From: from, To: to}
-				if f.What == "slow" {
-					hook.Timeout = 10 * time.Second
-				}
-				c.server.Webhooks(hook)
-			}
 		}
 	}
+	for _, c := range w.clusters {
+		c.server.Webhooks(w.webhooks(c)...)
+	}
+}
+
+// webhooks returns the webhooks of a cluster.
+func (w faults) webhooks(c *cluster) (out []kube.Webhook) {
+	for _, f := range w.spec.Faults {
+		from, to := w.began.Add(f.From), w.began.Add(f.From+f.For)
+		switch {
+		case f.On != "" && f.On != c.Name:
+		case f.Do == "kube-admission":
+			out = append(out, f.Webhook.of(from, to))
+		case f.Do == "kube-webhook" && f.What == "slow":
+			out = append(out, kube.Webhook{Name: "pods.example.com", From: from, To: to, Timeout: 10 * time.Second})
+		case f.Do == "kube-webhook":
+			out = append(out, kube.Webhook{Name: "pods.example.com", From: from, To: to})
+		}
+	}
+	return out
 }

@@ -38,6 +38,8 @@ func Generate(seed uint64) Spec {
 	g.groups()
 	g.Rand = rand.New(rand.NewPCG(seed, 15))
 	requestGenerator{g}.all()
+	g.Rand = rand.New(rand.NewPCG(seed, 17))
+	rareGenerator{g}.all()
 	return g.spec
 }
 

@@ -52,11 +52,16 @@ func (j *judge) violate(invariant string, at time.Time, format string, args ...a
 // all returns everything that violates an invariant, in order of time.
 func (j *judge) all() []Violation {
 	hooks, pods, drains := hookJudge{j}, podJudge{j}, drainJudge{j}
+	if j.facts.hasStorm() { // The world was cut short.
+		boundJudge{pods}.all()
+		return j.violations
+	}
 	for _, a := range j.actions {
 		hooks.judgeAction(a)
 	}
 	hooks.onlyOwnHooks()
 	pods.rightNode()
+	boundJudge{pods}.all()
 	pods.budgetsKept()
 	pods.podsTold()
 	groupJudge{pods}.all()
@@ -80,6 +85,9 @@ func (j *judge) all() []Violation {
 
 // podsOn returns the pods that must leave a node and were on it, by name.
 func (j *judge) podsOn(c *cluster, id string, at time.Time) (out []*podLife) {
+	if j.facts.isReplaced(id, at) {
+		return nil // They are on the node of another instance.
+	}
 	for _, p := range j.lives[c.Name] {
 		if p.Spec.NodeName == id && !isOfDaemonSet(p.Pod) && p.isOn(at) {
 			out = append(out, p)

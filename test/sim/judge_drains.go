@@ -47,7 +47,8 @@ const (
 // each at a constant cost, and by the heartbeats of what it holds. While calls fail, they are repeated, so worlds in
 // which AWS fails are left out.
 func (j drainJudge) callsBounded() {
-	if slices.ContainsFunc(j.spec.Faults, func(f Fault) bool { return strings.HasPrefix(f.Do, "aws-") }) {
+	if slices.ContainsFunc(j.spec.Faults, func(f Fault) bool { return strings.HasPrefix(f.Do, "aws-") }) ||
+		slices.ContainsFunc(j.spec.Steps, func(s Step) bool { return s.Do == "flood" }) {
 		return
 	}
 	for _, c := range j.clusters {

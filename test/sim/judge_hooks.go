@@ -28,6 +28,9 @@ func (j hookJudge) judgeAction(a awsim.Action) {
 	}
 	j.isCompleted(c, h, a)
 	drainJudge(j).heartbeatsKept(c, h, a)
+	if !launch {
+		boundJudge{podJudge{j.judge}}.judgeDrain(c, h, a)
+	}
 	if launch {
 		j.launchIsReady(c, h, a)
 	} else {
@@ -41,7 +44,7 @@ func (j hookJudge) isCompleted(c *cluster, h Hook, a awsim.Action) {
 	if closed.IsZero() {
 		closed = time.Now()
 	}
-	out := overlap(j.outages(h.Install, c, isDescription), a.StartedAt, closed)
+	out := overlap(j.outages(h.Install, c, isDescription, isAdmission), a.StartedAt, closed)
 	limit := j.limit(h, a)
 	switch took := closed.Sub(a.StartedAt); {
 	case a.ClosedAt.IsZero():
@@ -97,6 +100,9 @@ func launchLimit(cfg config.Agent, a awsim.Action) time.Duration {
 func isDescription(f Fault) bool {
 	return f.Do == "aws-deny" && f.What == "DescribeAutoScalingInstances"
 }
+
+// isAdmission reports whether a fault is a webhook: it holds up requests for some pods, and no drain beyond its bound.
+func isAdmission(f Fault) bool { return f.Do == "kube-admission" }
 
 // isLost reports whether the message of an action of the hook may have been lost, and no resync finds the action in
 // time. A resync recognizes hooks by their names, or by their target.
@@ -185,13 +191,14 @@ func (j hookJudge) nodeIsEmpty(c *cluster, h Hook, a awsim.Action) {
 	if !marked { // An outage can last until the deadline.
 		m.mark.Deadline = a.StartedAt.Add(j.configs[h.Install].Drain.Timeout)
 	}
-	if drainIsDue(j.judge, c, h, a, m) {
+	rejoined := j.facts.hasRejoined(a.InstanceID, a.ClosedAt.Add(-c.Timing.Watch-time.Minute), a.ClosedAt)
+	if drainIsDue(j.judge, c, h, a, m) || rejoined { // To the agent the node may just be gone.
 		return
 	}
 	settled := m.from.Add(j.configs[h.Install].Drain.Settle - c.Timing.Watch)
 	j.countLatePods(c, a, settled)
 	left := slices.IndexFunc(j.podsOn(c, a.InstanceID, a.ClosedAt), func(p *podLife) bool {
-		return !marked && !j.cannot(c, a) || marked && !p.bound.After(settled)
+		return !marked && !j.cannot(c, a) || marked && !p.bound.After(settled) && !boundJudge{podJudge{j.judge}}.mayStay(c, p, m)
 	})
 	if left >= 0 {
 		j.violate("node empty", a.ClosedAt, "hook %s of %s completed while pod %s is on the node", a.Hook, a.InstanceID,

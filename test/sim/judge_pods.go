@@ -39,6 +39,8 @@ func (j podJudge) wrongNode(r removal, m *machine) string {
 		return "is not an instance"
 	case team != "" && team != m.group.Team:
 		return "is of another team"
+	case j.facts.isReplaced(m.id, r.At.Add(-r.cluster.Timing.Watch-seen)):
+		return "belongs to another instance by now"
 	case len(requestJudge{j}.reasonsFor(r)) == 0 && !j.isLeaving(m.id, r.At) && !j.isOverdueLaunch(r) &&
 		!seemsHeld(j, m, r):
 		return "does not end"
@@ -99,7 +101,7 @@ func (j podJudge) isOverdueLaunch(r removal) bool {
 // drain.
 func (j podJudge) budgetsKept() {
 	for _, r := range j.facts.removals {
-		if !r.isDeletion() || j.wasDead(r.pod.Spec.NodeName, r.At) {
+		if !r.isDeletion() || j.wasDead(r.pod.Spec.NodeName, r.At) || (boundJudge{j}).isLast(r) {
 			continue
 		}
 		j.judgeTime(r)
@@ -252,7 +254,8 @@ func graceOf(p *corev1.Pod) time.Duration {
 func (j *judge) noMarksLeft() {
 	for _, c := range j.clusters {
 		for _, n := range kube.List[*corev1.Node](c.server) {
-			ends := len(j.facts.truthsAt(n.Name, time.Now(), 0)) > 0 || j.isLeaving(n.Name, time.Now())
+			replaced := j.facts.isReplaced(n.Name, time.Now())
+			ends := !replaced && len(j.facts.truthsAt(n.Name, time.Now(), 0)) > 0 || !replaced && j.isLeaving(n.Name, time.Now())
 			unknown := j.cannotVerify() || j.cannotAsk()
 			if marks := j.marksOn(n); len(marks) > 0 && j.machines.find(n.Name) != nil && !ends && !unknown {
 				j.violate("no marks left", time.Now(), "node %s, which does not end, has %q", n.Name, marks)
@@ -323,7 +326,9 @@ func (j podJudge) judgeInterrupted(c *cluster, i awsim.Interruption) {
 		isTold := !p.deleted.IsZero() && !p.DeletionTimestamp.After(due.Add(time.Second)) // It is in whole seconds.
 		seemsEarly := p.deleted.IsZero() && i.TakenAt.Before(due.Add(-graceOf(p.Pod)-slack/10)) ||
 			!p.deleted.IsZero() && i.TakenAt.Before(due.Add(-slack/20)) // its grace period is cut just before the end
-		if p.bound.Before(last) && !isTold && !seemsEarly {
+		m, marked := markAt(j.markings[c.Name], i.InstanceID, i.TakenAt.Add(-time.Second))
+		isReturned := marked && boundJudge{j}.mayStay(c, p, m)
+		if p.bound.Before(last) && !isTold && !seemsEarly && !isReturned {
 			j.violate("pods told in time", i.TakenAt, "pod %s ran with a grace period beyond the end of %s", p.Name,
 				i.InstanceID)
 		}
@@ -351,7 +356,7 @@ func (j *judge) deadNodes() {
 		for id, m := range j.machines.instances {
 			install := agentOf(l.who)
 			deletes := j.configs[install].Drain.AtDeadline == "delete"
-			sees := overlap(j.outages(install, m.cluster), l.at.Add(-slack), l.at) == 0
+			sees := overlap(j.outages(install, m.cluster), l.at.Add(-slack), l.at) == 0 && !j.facts.isReplaced(id, l.at)
 			if strings.Contains(l.text, id) && deletes && sees && j.failed(id, l.at.Add(-2*slack)) {
 				j.violate("dead nodes", l.at, "the termination of %s, whose machine is dead, is reported as left-behind", id)
 			}

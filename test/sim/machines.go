@@ -36,6 +36,8 @@ type machine struct {
 	began   time.Time // when it registered
 	endedAt time.Time // when the machine was terminated
 	change  string    // the scheduled change that is announced
+	// another instance has a Node of the name of this one
+	replaced bool
 }
 
 func nodeName(id string) types.NamespacedName { return types.NamespacedName{Name: id} }
@@ -139,7 +141,7 @@ func (m *machines) interruptEarly(id, group string) {
 func newNode(m *machine, zone string, broken bool) *corev1.Node {
 	n := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: m.id, Labels: map[string]string{
-			corev1.LabelTopologyZone: zone, "group": m.group.Name,
+			corev1.LabelTopologyZone: zone, corev1.LabelHostname: m.id, "group": m.group.Name,
 		}},
 		Spec: corev1.NodeSpec{ProviderID: "aws:///" + zone + "/" + m.id},
 	}
@@ -161,11 +163,15 @@ func (m *machines) Terminate(ctx context.Context, id string) ([]string, error) {
 	}
 	m.mu.Lock()
 	one.endedAt = time.Now()
+	replaced := one.replaced
 	m.mu.Unlock()
 	m.world.facts.announce(id, truth{kind: "ended", from: time.Now()})
 	killed, err := m.Pods(ctx, id)
-	one.cluster.controllers.StopKubelet(id)
+	one.stopKubelet(m)
 	m.world.log.add("aws", "machine terminated", "node", id, "pods", killed)
+	if replaced {
+		return killed, err
+	}
 	m.world.work.Go(func() {
 		time.Sleep(one.cluster.Timing.Delete)
 		kube.Remove[*corev1.Node](one.cluster.server, nodeName(id))
@@ -178,7 +184,7 @@ func (m *machines) Stop(_ context.Context, id string) error {
 	if one := m.find(id); one != nil {
 		m.world.facts.announce(id, truth{kind: "stopped", from: time.Now()})
 		m.world.log.add("aws", "machine stopped", "node", id)
-		one.cluster.controllers.StopKubelet(id)
+		one.stopKubelet(m)
 	}
 	return nil
 }
@@ -210,7 +216,23 @@ func (m *machines) restart(id string) {
 			m.world.facts.returned(id)
 		}
 		m.world.log.add("aws", "machine booted", "node", id)
-		one.cluster.controllers.Restart(id, newBootID())
+		if !one.isReplaced(m) {
+			one.cluster.controllers.Restart(id, newBootID())
+		}
+	}
+}
+
+// isReplaced reports whether the Node that has the name of the machine is that of another instance.
+func (one *machine) isReplaced(m *machines) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return one.replaced
+}
+
+// stopKubelet ends the kubelet of a machine.
+func (one *machine) stopKubelet(m *machines) {
+	if !one.isReplaced(m) {
+		one.cluster.controllers.StopKubelet(one.id)
 	}
 }
 
@@ -222,6 +244,9 @@ func (m *machines) Pods(_ context.Context, id string) (names []string, err error
 	one := m.find(id)
 	if one == nil {
 		return nil, errors.New("the instance has not registered")
+	}
+	if one.isReplaced(m) {
+		return nil, nil
 	}
 	for _, p := range one.cluster.server.PodsOn(id) {
 		if mustLeave(p) {

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -129,7 +130,8 @@ func (w runner) lastPlanned() time.Time {
 		}
 	}
 	for _, f := range w.spec.Faults {
-		if at := w.began.Add(f.From + f.For); at.After(last) && f.For < lastingFault {
+		// Nothing need outlive a webhook.
+		if at := w.began.Add(f.From + f.For); at.After(last) && f.For < lastingFault && !isAdmission(f) {
 			last = at
 		}
 	}
@@ -139,10 +141,13 @@ func (w runner) lastPlanned() time.Time {
 // settle waits until nothing has happened for a while, or the world has taken too long.
 func (w runner) settle(ctx context.Context) {
 	last := w.lastPlanned()
-	retry.Sleep(ctx, time.Until(last))
+	for time.Until(last) > 0 && !w.facts.hasStorm() && ctx.Err() == nil {
+		retry.Sleep(ctx, min(time.Minute, time.Until(last)))
+		w.facts.goroutines = max(w.facts.goroutines, runtime.NumGoroutine())
+	}
 	settles, crashes, most := w.settles(), w.crashes(), w.mostTime()
 	for quiet := time.Duration(0); quiet < settles && time.Since(last) < most; quiet += time.Minute {
-		if w.machines.mostLaunched() >= mostLaunches {
+		if w.machines.mostLaunched() >= mostLaunches || w.facts.hasStorm() {
 			return
 		}
 		retry.Sleep(ctx, time.Minute)
@@ -185,8 +190,18 @@ func (w runner) settles() (longest time.Duration) {
 	return longest + 3*time.Minute
 }
 
-// isChanging reports whether an instance is neither in service nor at rest in the warm pool.
-func isChanging(i awsim.Instance) bool { return i.State != "InService" && i.State != "Warmed:Stopped" }
+// isChanging reports whether an instance is neither in service nor at rest, in the warm pool or in Standby.
+func isChanging(i awsim.Instance) bool {
+	return !slices.Contains([]string{"InService", "Standby", "Warmed:Stopped"}, i.State)
+}
+
+// hasKubelet reports whether something can end the pods of a node: not on a machine that is stopped for good.
+func (c *cluster) hasKubelet(name string) bool {
+	n, ok := kube.Get[*corev1.Node](c.server, nodeName(name))
+	return !ok || !slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown
+	})
+}
 
 // isIdle reports whether nothing of what the Spec asks for is still going on: no instance waits or is replaced, no pod
 // terminates, and no queue has a message.
@@ -203,7 +218,7 @@ func (w runner) isIdle() bool {
 			}
 		}
 		for _, p := range kube.List[*corev1.Pod](c.server) {
-			if p.DeletionTimestamp != nil {
+			if p.DeletionTimestamp != nil && c.hasKubelet(p.Spec.NodeName) {
 				return false
 			}
 		}

@@ -80,7 +80,7 @@ type Hook struct {
 // Workload is the pods of a controller.
 type Workload struct {
 	Name     string
-	Kind     string // deployment, statefulset, job or bare
+	Kind     string // deployment, statefulset, job or bare; or operated: a pod on each node, of no DaemonSet; or restarted: a Deployment
 	Replicas int
 	Grace    time.Duration // the termination grace period
 	Stop     time.Duration // how long a pod really takes to stop
@@ -90,6 +90,12 @@ type Workload struct {
 	Wait     bool          `json:",omitempty"` // its pods have the annotation that opts out of eviction
 	Unready  bool          `json:",omitempty"` // its pods never become Ready
 	EmptyDir bool          `json:",omitempty"`
+	Tolerant bool          `json:",omitempty"` // its pods tolerate every taint
+	Pinned   string        `json:",omitempty"` // its pods fit one node: by a selector, or by its name
+	PinnedTo int           `json:",omitempty"` // which node that is
+	Held     time.Duration `json:",omitempty"` // its pods have a finalizer, which is removed so long after their deletion
+	Detach   time.Duration `json:",omitempty"` // its pods have a volume, which stays attached so long after they have left
+	Bytes    int           `json:",omitempty"` // its pods have an annotation of this size
 	// Group makes the pods members of a replicated group with a leader, which hand over when the agent asks.
 	Group *ReplicatedGroup `json:",omitempty"`
 }
@@ -115,6 +121,8 @@ type DaemonSet struct {
 	Tolerant bool `json:",omitempty"` // tolerates every taint
 	Critical bool `json:",omitempty"` // has the priority class system-node-critical
 	Broken   bool `json:",omitempty"` // its pods never become Ready
+	// Budget cannot be counted, because a DaemonSet has no scale.
+	Budget *Budget `json:",omitempty"`
 }
 
 // Timing is how long the parts of a cluster take, where that differs from kube.DefaultTiming.
@@ -134,6 +142,7 @@ type Step struct {
 	Same bool          `json:",omitempty"` // the node of the step before with the same On and Node
 	For  time.Duration `json:",omitempty"`
 	N    int           `json:",omitempty"`
+	Ago  time.Duration `json:",omitempty"` // how old a forged message says that it is
 	// The group, workload or install that it concerns.
 	On string `json:",omitempty"`
 }
@@ -146,6 +155,20 @@ type Fault struct {
 	On   string        `json:",omitempty"` // an install or a cluster
 	What string        `json:",omitempty"` // an action or a resource
 	N    int           `json:",omitempty"`
+	// Webhook is what kube-admission adds.
+	Webhook *Webhook `json:",omitempty"`
+}
+
+// Webhook is an admission webhook for the evictions of pods, their deletions, or both.
+type Webhook struct {
+	Evictions bool          `json:",omitempty"`
+	Deletions bool          `json:",omitempty"`
+	Workload  string        `json:",omitempty"` // whose pods it is called for; all if empty
+	Code      int32         `json:",omitempty"` // of its refusals; it allows everything if it is 0
+	Reason    string        `json:",omitempty"`
+	Answers   time.Duration `json:",omitempty"` // how long it takes
+	Timeout   time.Duration // how long the API server waits for it
+	Ignores   bool          `json:",omitempty"` // a request goes on without an answer
 }
 
 // String returns the world as JSON on one line.

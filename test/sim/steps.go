@@ -28,15 +28,19 @@ func (w events) runSteps(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if err := w.do(s); err != nil { //nolint:contextcheck // What it starts lives until Close.
+		if err := w.do(ctx, s); err != nil { //nolint:contextcheck // What it starts lives until Close.
 			w.log.add("step", s.Do, "on", s.On, "skipped", err)
 		}
 	}
 }
 
 // do does one step. Its error says why the step had no effect, for example because its instance is gone.
-func (w events) do(s Step) error {
+func (w events) do(ctx context.Context, s Step) error {
 	switch s.Do {
+	case "mislead-launch", "flood":
+		return forger{w}.aboutNoNode(ctx, s)
+	case "suspend":
+		return groupEvents{w}.suspend(s)
 	case "lose":
 		w.lose(s)
 		return nil
@@ -72,7 +76,7 @@ func (w events) doToNode(s Step) error {
 		return nil
 	case "kill": // The kubelet dies with the machine; EC2 does not know it yet.
 		w.facts.announce(id, truth{kind: "killed", from: time.Now()})
-		w.machines.find(id).cluster.controllers.StopKubelet(id)
+		w.machines.find(id).stopKubelet(w.machines)
 		w.work.Go(func() { // Auto Scaling finds out by its health checks.
 			time.Sleep(3 * time.Minute)
 			_ = w.aws.Terminate(id, false) // It may terminate already.
@@ -84,8 +88,12 @@ func (w events) doToNode(s Step) error {
 		return groupEvents{w}.change(s, ids)
 	case "maintain":
 		return w.maintain(w.some(ids, s.Node, s.N), s.For)
-	case "cordon", "annotate", "request", "alarm":
+	case "cordon", "annotate", "request", "alarm", "rejoin":
 		return nodeEvents(w).change(id, s)
+	case "mislead", "mislead-maintenance":
+		return forger{w}.aboutNode(id, s)
+	case "standby":
+		return groupEvents{w}.standBy(s.On, id, s.For)
 	}
 	return w.notice(id, s)
 }

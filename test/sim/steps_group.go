@@ -38,6 +38,43 @@ func (w groupEvents) resize(name string, grow bool) error {
 	return err
 }
 
+// suspend has a group replace no instances that are marked unhealthy, for a time.
+func (w groupEvents) suspend(s Step) error {
+	if _, _, ok := w.clusterOf(s.On); !ok {
+		return nil
+	}
+	w.log.add("step", s.Do, "group", s.On, "for", s.For)
+	processes := []string{"ReplaceUnhealthy"}
+	_, err := w.client().SuspendProcesses(context.Background(), &autoscaling.SuspendProcessesInput{
+		AutoScalingGroupName: &s.On, ScalingProcesses: processes,
+	})
+	w.work.Go(func() {
+		time.Sleep(s.For)
+		_, _ = w.client().ResumeProcesses(context.Background(), &autoscaling.ResumeProcessesInput{ // It has no error.
+			AutoScalingGroupName: &s.On, ScalingProcesses: processes,
+		})
+	})
+	return err
+}
+
+// standBy moves an instance to Standby, as an operator does, and back after a time; never if the time is zero.
+func (w groupEvents) standBy(group, id string, during time.Duration) error {
+	_, err := w.client().EnterStandby(context.Background(), &autoscaling.EnterStandbyInput{
+		AutoScalingGroupName: &group, InstanceIds: []string{id}, ShouldDecrementDesiredCapacity: new(true),
+	})
+	if err != nil || during == 0 {
+		return err
+	}
+	w.work.Go(func() {
+		time.Sleep(during)
+		_, err := w.client().ExitStandby(context.Background(), &autoscaling.ExitStandbyInput{
+			AutoScalingGroupName: &group, InstanceIds: []string{id},
+		})
+		w.log.add("step", "standby ended", "node", id, "error", err)
+	})
+	return nil
+}
+
 // refresh starts an Instance Refresh, which replaces the instances of a group, or only their root volumes.
 func (w groupEvents) refresh(group string, ids []string, volumes bool) error {
 	if slices.ContainsFunc(w.aws.Instances(group), func(i awsim.Instance) bool { return i.State != "InService" }) {

@@ -16,7 +16,12 @@ import (
 type nodeEvents struct{ *world }
 
 func (w nodeEvents) change(id string, s Step) error {
+	if w.machines.find(id).isReplaced(w.machines) {
+		return errors.New("the node is that of another instance")
+	}
 	switch s.Do {
+	case "rejoin":
+		return w.rejoin(id, s)
 	case "annotate":
 		return w.annotate(id, s.For)
 	case "request":
@@ -27,6 +32,42 @@ func (w nodeEvents) change(id string, s Step) error {
 	case "cordon":
 		w.cordon(id)
 	}
+	return nil
+}
+
+// phantom is an instance that is in no group, and whose Node has a name that another one had before.
+const phantom = "i-0ffffffffffffffff"
+
+// rejoin deletes a Node. After a while one of its name registers: that of the same instance, or, if N is 1, that of
+// another one, which has got its address.
+func (w nodeEvents) rejoin(id string, s Step) error {
+	m := w.machines.find(id)
+	server := m.cluster.server
+	before, ok := kube.Get[*corev1.Node](server, nodeName(id))
+	if !ok || !m.endedAt.IsZero() {
+		return errors.New("the node is gone")
+	}
+	zone := before.Labels[corev1.LabelTopologyZone]
+	after := newNode(m, zone, false)
+	after.Status.NodeInfo.BootID = before.Status.NodeInfo.BootID
+	if s.N == 1 {
+		after.Spec.ProviderID = "aws:///" + zone + "/" + phantom
+		after.Status.NodeInfo.BootID = newBootID()
+	}
+	kube.Remove[*corev1.Node](server, nodeName(id))
+	w.work.Go(func() {
+		time.Sleep(s.For)
+		w.machines.mu.Lock()
+		hasEnded := !m.endedAt.IsZero()
+		m.replaced = s.N == 1
+		w.machines.mu.Unlock()
+		if hasEnded && s.N == 0 {
+			return
+		}
+		w.facts.replace(id, s.N == 1)
+		w.log.add("step", "node registered again", "node", id, "instance", after.Spec.ProviderID)
+		_ = server.Create(after) // It fails if there is one.
+	})
 	return nil
 }
 

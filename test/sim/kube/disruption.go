@@ -117,6 +117,13 @@ func (c *disruption) expectedScale(pods []*corev1.Pod) (sum int, err error) {
 			continue
 		}
 		seen[owner.UID] = true
+		if d := c.deploymentOf(p.Namespace, owner); d != nil {
+			if !seen[d.UID] {
+				sum += scale(d.Spec.Replicas)
+			}
+			seen[d.UID] = true
+			continue
+		}
 		name := types.NamespacedName{Namespace: p.Namespace, Name: owner.Name}
 		switch owner.Kind {
 		case "ReplicaSet":
@@ -136,6 +143,20 @@ func (c *disruption) expectedScale(pods []*corev1.Pod) (sum int, err error) {
 		}
 	}
 	return sum, nil
+}
+
+// deploymentOf returns the Deployment of a ReplicaSet, or nil.
+func (c *disruption) deploymentOf(namespace string, owner *metav1.OwnerReference) *appsv1.Deployment {
+	set, ok := find[*appsv1.ReplicaSet](c.loop, types.NamespacedName{Namespace: namespace, Name: owner.Name})
+	if !ok || owner.Kind != "ReplicaSet" {
+		return nil
+	}
+	above := metav1.GetControllerOfNoCopy(set)
+	if above == nil {
+		return nil
+	}
+	d, _ := find[*appsv1.Deployment](c.loop, types.NamespacedName{Namespace: namespace, Name: above.Name})
+	return d
 }
 
 // groupOf returns the resource of a kind with its group, as in messages.

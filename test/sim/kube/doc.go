@@ -17,7 +17,7 @@
 // them, with any code and reason, after any time or never, and both failure policies; the end of requests after a
 // minute. Encodings are protobuf and JSON.
 //
-// The controllers, each as slow as Timing says: ReplicaSets, StatefulSets, DaemonSets and Jobs (backoffLimit, the
+// The controllers, each as slow as Timing says: Deployments, ReplicaSets, StatefulSets, DaemonSets and Jobs (backoffLimit, the
 // podFailurePolicy that ignores disrupted pods), and owners that behave like DaemonSets and have another kind; volumes
 // that are attached to the nodes of their pods, and detached later; the scheduler, with a view of nodes and pods that
 // is SchedulerLag old (taints, node selectors, required node affinity, unschedulable nodes, allocatable pods, fewest pods first,
@@ -31,7 +31,7 @@
 // # What is not modeled
 //
 // Authentication, admission except for webhooks and default tolerations, validation, versions, server-side apply,
-// finalizers of other objects, owners' garbage collection, Deployments (a ReplicaSet stands for one), preemption, pod affinity and
+// finalizers of other objects, owners' garbage collection, strategies of Deployments other than one pod more, preemption, pod affinity and
 // topology spread, resources other than the number of pods, that only one node can have a volume,
 // heartbeats of kubelets, Events of controllers. Pages of a list are of the latest version, not of that of the first
 // page.

@@ -91,6 +91,7 @@ func resources() []resource {
 		{"pods", schema.GroupVersionKind{Version: "v1", Kind: "Pod"}},
 		{"events", schema.GroupVersionKind{Version: "v1", Kind: "Event"}},
 		{"persistentvolumeclaims", schema.GroupVersionKind{Version: "v1", Kind: "PersistentVolumeClaim"}},
+		{"deployments", schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}},
 		{"daemonsets", schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "DaemonSet"}},
 		{"replicasets", schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ReplicaSet"}},
 		{"statefulsets", schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "StatefulSet"}},

@@ -34,16 +34,17 @@ func TestWebhooks(t *testing.T) {
 		},
 		"only evictions": {[]kube.Webhook{{NoEvictions: false, Deletions: false, Timeout: time.Second}}, 0, 0, ""},
 		"three hang": {[]kube.Webhook{
-			{Timeout: 30 * time.Second, Ignores: true}, {Timeout: 20 * time.Second, Ignores: true},
+			{Timeout: 30 * time.Second, Ignores: true},
+			{Timeout: 20 * time.Second, Ignores: true},
 			{Timeout: 20 * time.Second, Ignores: true},
 		}, time.Minute, http.StatusGatewayTimeout, metav1.StatusReasonTimeout},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, server *kube.Server, client kubernetes.Interface) {
-				for _, h := range c.hooks {
-					h.Deletions = name != "only evictions"
-					server.AddWebhook(h)
+				for i := range c.hooks {
+					c.hooks[i].Deletions = name != "only evictions"
 				}
+				server.Webhooks(c.hooks...)
 				start := time.Now()
 				err := client.CoreV1().Pods("shop").Delete(t.Context(), "a", metav1.DeleteOptions{})
 				code := int32(0)
@@ -97,6 +98,47 @@ func TestPodsThatStay(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		if left := kube.List[*storagev1.VolumeAttachment](server); len(left) > 0 {
 			t.Errorf("the volumes are still attached: %v", left)
+		}
+	})
+}
+
+// TestRollout: when the template of a Deployment changes, its new pod is Ready before the old one ends.
+func TestRollout(t *testing.T) {
+	inBubble(t, func(t *testing.T, server *kube.Server, client kubernetes.Interface) {
+		controllers := server.Run(kube.DefaultTiming())
+		defer controllers.Stop()
+		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
+		for _, o := range []kube.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, d} {
+			if err := server.Create(o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Minute)
+		before, least, most := server.PodsOn("n"), 9, 0
+		server.OnChange = func(kube.Change) {
+			time.AfterFunc(1, func() {
+				ready := 0
+				for _, p := range server.PodsOn("n") {
+					if p.DeletionTimestamp == nil && len(p.Status.Conditions) > 1 {
+						ready++
+					}
+				}
+				least, most = min(least, ready), max(most, ready)
+			})
+		}
+		_, err := client.AppsV1().Deployments("shop").Patch(t.Context(), "web", types.StrategicMergePatchType,
+			[]byte(`{"spec":{"template":{"metadata":{"annotations":{"a":"b"}}}}}`), metav1.PatchOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		after := server.PodsOn("n")
+		if len(before) != 1 || len(after) != 1 || before[0].UID == after[0].UID || least != 1 || most != 2 {
+			t.Errorf("%d pods, then %d, and %d to %d Ready in between", len(before), len(after), least, most)
+		}
+		got, err := client.AppsV1().Deployments("shop").Get(t.Context(), "web", metav1.GetOptions{})
+		if err != nil || got.Status.ObservedGeneration != 2 || got.Annotations["deployment.kubernetes.io/revision"] != "2" {
+			t.Errorf("%v, %v", got, err)
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -228,8 +229,13 @@ func (s *store) put(actor string, r resource, before *entry, after Object) *entr
 
 // specChanged reports whether the generation of an object increases.
 func specChanged(before, after Object) bool {
-	old, ok := before.(*policyv1.PodDisruptionBudget)
-	return ok && !apiequality.Semantic.DeepEqual(old.Spec, after.(*policyv1.PodDisruptionBudget).Spec)
+	switch old := before.(type) {
+	case *policyv1.PodDisruptionBudget:
+		return !apiequality.Semantic.DeepEqual(old.Spec, after.(*policyv1.PodDisruptionBudget).Spec) //nolint:forcetypeassert // See replace.
+	case *appsv1.Deployment:
+		return !apiequality.Semantic.DeepEqual(old.Spec, after.(*appsv1.Deployment).Spec) //nolint:forcetypeassert // See replace.
+	}
+	return false
 }
 
 // index updates the pods by node and by owner.

@@ -36,18 +36,11 @@ type Webhook struct {
 // Webhooks sets the webhooks.
 func (s *Server) Webhooks(hooks ...Webhook) {
 	s.mu.Lock()
-	s.faults.hooks = nil
-	s.mu.Unlock()
-	for _, h := range hooks {
-		s.AddWebhook(h)
-	}
-}
-
-// AddWebhook adds a webhook.
-func (s *Server) AddWebhook(h Webhook) {
-	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.faults.hooks = append(s.faults.hooks, &h)
+	s.faults.hooks = nil
+	for _, h := range hooks {
+		s.faults.hooks = append(s.faults.hooks, &h)
+	}
 }
 
 // webhooks returns the webhooks that are called for a request.

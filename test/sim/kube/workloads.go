@@ -172,8 +172,13 @@ func (c *workloads) reconcileOwner(resource, namespace string, owner *metav1.Own
 // reconcile has a controller look at a workload.
 func (c *workloads) reconcile(o Object) {
 	switch o := o.(type) {
+	case *appsv1.Deployment:
+		c.enqueue("deployment", o, c.timing.Replace, deployments{c}.reconcile)
 	case *appsv1.ReplicaSet:
 		c.enqueue("replicaset", o, c.timing.Replace, c.reconcileReplicaSet)
+		if owner := metav1.GetControllerOfNoCopy(o); owner != nil {
+			c.ownerOf(o.Namespace, owner)
+		}
 	case *appsv1.StatefulSet:
 		c.enqueue("statefulset", o, c.timing.Replace, c.reconcileStatefulSet)
 	case *appsv1.DaemonSet:

@@ -1,0 +1,283 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/node-drainer/node-drainer/test/awsim"
+)
+
+// boundJudge judges whether everything ends, and soon enough: drains, the removals of pods that return, deadlines that
+// messages name, and what an agent needs.
+type boundJudge struct{ podJudge }
+
+func (j boundJudge) all() {
+	j.removalsBounded()
+	for _, c := range j.clusters {
+		for _, m := range j.markings[c.Name] {
+			j.deadlineKept(c, m)
+		}
+	}
+	if most := j.facts.goroutines; most > mostGoroutines {
+		j.violate("memory bounded", time.Now(), "there were %d goroutines", most)
+	}
+}
+
+// mostGoroutines is far more than worlds that run at the same time need.
+const mostGoroutines = 3000
+
+// grantsEnd is how long a drain may take beyond its deadline and the grace periods of the pods that were told to end
+// before it: half a minute, and a quarter of a minute for what is under way, a request or the completion of the hook.
+const grantsEnd = 45 * time.Second
+
+// judgeDrain judges the drain for an action.
+func (j boundJudge) judgeDrain(c *cluster, h Hook, a awsim.Action) {
+	j.drainEnds(c, h, a)
+	j.cordonedAgain(c, h, a)
+}
+
+// cordonedAgain: when the Node of an instance registers again while a hook holds it, it is cordoned again.
+func (j boundJudge) cordonedAgain(c *cluster, h Hook, a awsim.Action) {
+	closed := orNow(a.ClosedAt)
+	for _, at := range j.facts.rejoined[a.InstanceID] {
+		due := at.Add(time.Minute + 2*c.Timing.Watch)
+		out := overlap(j.outages(h.Install, c), at.Add(-time.Minute), due) > 0
+		if _, marked := markAt(j.markings[c.Name], a.InstanceID, due); at.After(a.StartedAt) && due.Before(closed) &&
+			!marked && !out && !j.cannot(c, a) && nodeAt(&c.changes, a.InstanceID, due) != nil {
+			j.violate("stays cordoned", due, "node %s registered again, and is not cordoned while hook %s is open",
+				a.InstanceID, a.Hook)
+		}
+	}
+}
+
+// drainEnds: a drain ends by its deadline and the grace periods that were granted before, whatever pods, webhooks and
+// messages do.
+func (j boundJudge) drainEnds(c *cluster, h Hook, a awsim.Action) {
+	if j.cannot(c, a) || (hookJudge{j.judge}).isLost(h) || j.failsToComplete() {
+		return
+	}
+	closed := orNow(a.ClosedAt)
+	end := j.drainDue(c, h, a, closed)
+	for _, p := range j.lives[c.Name] {
+		if p.Spec.NodeName == a.InstanceID && !p.deleted.IsZero() && !p.deleted.After(end) && p.isOn(a.StartedAt) {
+			end = latest(end, p.DeletionTimestamp.Time)
+		}
+	}
+	out := overlap(j.outages(h.Install, c, isDescription, isAdmission), end.Add(-2*time.Minute), closed)
+	if over := closed.Sub(end) - grantsEnd - 2*out; over > 0 {
+		j.violate("drains end", closed, "hook %s of %s was held for %v, and %v beyond the bound of its drain", a.Hook,
+			a.InstanceID, closed.Sub(a.StartedAt), over)
+	}
+}
+
+// drainDue returns the deadline of the drain for an action: that of the last mark, which may name one that is over, or
+// what the settings allow.
+func (j boundJudge) drainDue(c *cluster, h Hook, a awsim.Action, closed time.Time) (due time.Time) {
+	var deadline time.Time
+	for _, m := range j.markings[c.Name] {
+		if m.node != a.InstanceID || m.from.After(closed) || !m.until.IsZero() && m.until.Before(a.StartedAt) {
+			continue
+		}
+		for _, r := range append([]remark{{m.from, m.mark}}, m.changed...) {
+			if !r.at.After(closed) && !r.mark.Deadline.Equal(deadline) {
+				deadline, due = r.mark.Deadline, latest(r.mark.Deadline, r.at)
+			}
+		}
+	}
+	if due.IsZero() {
+		cfg := j.configs[h.Install]
+		due = a.StartedAt.Add(cfg.Drain.Timeout + cfg.Node.RegistrationTimeout)
+	}
+	return latest(due, a.StartedAt)
+}
+
+// failsToComplete reports whether AWS fails to complete hooks at some time.
+func (j boundJudge) failsToComplete() bool {
+	return slices.ContainsFunc(j.spec.Faults, func(f Fault) bool { return f.Do == "aws-fail" || f.Do == "aws-drop" })
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+// removalsBounded: a drain removes the pods of a controller that were on its node, as many again that come late, and
+// those that return once.
+func (j boundJudge) removalsBounded() {
+	removed := map[string][]removal{}
+	for _, r := range j.facts.removals {
+		owner, counts := r.owner()
+		if !counts {
+			continue
+		}
+		key := fmt.Sprint(r.cluster.Name, "/", r.pod.Spec.NodeName, "/", owner)
+		removed[key] = append(removed[key], r)
+	}
+	for _, all := range removed {
+		first, last := all[0], all[len(all)-1]
+		if len(all) <= 6 { // for a drain of a node that had none of them
+			continue
+		}
+		owner, _ := first.owner()
+		if most := j.mostRemovals(owner, first); len(all) > most {
+			j.violate("removals bounded", last.At, "%s removed %d pods of %s from node %s, at most %d follow from what happened",
+				first.Client, len(all), metav1.GetControllerOfNoCopy(first.pod).Name, first.pod.Spec.NodeName, most)
+		}
+	}
+}
+
+// mostRemovals returns how many pods of an owner agents may remove from a node: in each of its drains, and again when a
+// process starts.
+func (j boundJudge) mostRemovals(owner types.UID, r removal) int {
+	id, drains, pods := r.pod.Spec.NodeName, 1, 0
+	for _, m := range j.markings[r.cluster.Name] {
+		if m.node != id {
+			continue
+		}
+		drains++
+		n := 0
+		for _, p := range j.lives[r.cluster.Name] {
+			controller := metav1.GetControllerOfNoCopy(p)
+			if p.Spec.NodeName == id && p.isOn(m.from) && controller != nil && controller.UID == owner {
+				n++
+			}
+		}
+		pods = max(pods, n)
+	}
+	for _, a := range r.cluster.agents {
+		drains += len(a.down)
+	}
+	for _, a := range j.actions {
+		if a.InstanceID == id {
+			drains++
+		}
+	}
+	return drains * (2*pods + max(pods, 2) + 2)
+}
+
+// mayStay reports whether a pod may stay on a node that is drained, because its controller has put it back: it tolerates
+// the taint, or fits no other node, or the agent has moved as many others of it before.
+func (j boundJudge) mayStay(c *cluster, p *podLife, m marking) bool {
+	owner := metav1.GetControllerOfNoCopy(p)
+	if owner == nil || !p.CreationTimestamp.Time.After(m.from.Add(-time.Second)) {
+		return false
+	}
+	if toleratesAll(p.Pod) || isPinned(p.Pod) {
+		return true
+	}
+	before, late := 0, 0
+	for _, o := range j.lives[c.Name] {
+		controller := metav1.GetControllerOfNoCopy(o)
+		if o.Spec.NodeName != m.node || controller == nil || controller.UID != owner.UID {
+			continue
+		}
+		if o.isOn(m.from) {
+			before++
+		}
+		if o.bound.After(m.from) && o.bound.Before(p.bound) && !o.deleted.IsZero() {
+			late++
+		}
+	}
+	return late >= max(before, 1)
+}
+
+func toleratesAll(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Spec.Tolerations, func(t corev1.Toleration) bool {
+		return t.Operator == corev1.TolerationOpExists && t.Key == ""
+	})
+}
+
+// isPinned reports whether the owner of a pod names its node.
+func isPinned(p *corev1.Pod) bool { return p.Labels["app"] == "pinned" }
+
+// isLast reports whether a deleted pod had come back, or is one of a DaemonSet, and no other pod was left that had to
+// leave: budgets then have the time between two deletions, and not half of the drain.
+func (j boundJudge) isLast(r removal) bool {
+	m, marked := markAt(j.markings[r.cluster.Name], r.pod.Spec.NodeName, r.At)
+	p := j.lives[r.cluster.Name][r.pod.UID]
+	if !marked || p == nil || !isOfDaemonSet(r.pod) && !j.mayStay(r.cluster, p, m) {
+		return false
+	}
+	return !slices.ContainsFunc(j.podsOn(r.cluster, m.node, r.At), func(o *podLife) bool {
+		return o.UID != p.UID && o.bound.Before(m.from) && o.deleted.IsZero()
+	})
+}
+
+// deadlineKept: no message makes the deadline of a drain earlier than what AWS does with the instance allows.
+func (j boundJudge) deadlineKept(c *cluster, m marking) {
+	machine := j.machines.find(m.node)
+	if machine == nil {
+		return
+	}
+	install := c.manager(machine.group)
+	for _, r := range append([]remark{{m.from, m.mark}}, m.changed...) {
+		earliest, known := j.earliestDeadline(install, m.node, r.at)
+		early := earliest.Add(-j.spec.Skew.Abs() - time.Minute).Sub(r.mark.Deadline)
+		if !r.mark.Deadline.IsZero() && known && early > 0 {
+			j.violate("deadline kept", r.at, "the deadline of node %s is %v, and AWS allows %v", m.node,
+				j.since(r.mark.Deadline), j.since(earliest))
+			return
+		}
+	}
+}
+
+// isHeld reports whether a hook holds an instance at a time: EC2 does not shut it down then.
+func (j boundJudge) isHeld(id string, at time.Time) bool {
+	return slices.ContainsFunc(j.actions, func(a awsim.Action) bool {
+		return a.InstanceID == id && !a.StartedAt.After(at) && isAfter(a.ClosedAt, at)
+	})
+}
+
+// shutDown is how long before the end of a machine EC2 may say that it shuts it down.
+const shutDown = 30 * time.Second
+
+// earliestDeadline returns the earliest deadline that a drain of an instance may have at a time, as far as what AWS does
+// with it says that.
+func (j boundJudge) earliestDeadline(install, id string, at time.Time) (earliest time.Time, known bool) {
+	cfg := j.configs[install]
+	add := func(t time.Time) {
+		if earliest.IsZero() || t.Before(earliest) {
+			earliest = t
+		}
+	}
+	for _, a := range j.actions {
+		if a.InstanceID != id || a.StartedAt.After(at) {
+			continue
+		}
+		if a.Transition == awsim.Launching {
+			return earliest, false
+		}
+		h := j.hookOf(a)
+		limit := min(cfg.Drain.Timeout, min(48*time.Hour, 100*h.Heartbeat)*9/10-h.Heartbeat)
+		add(a.StartedAt.Add(limit))
+	}
+	for _, t := range j.facts.truthsAt(id, at.Add(shutDown), longest) {
+		switch {
+		case t.kind == "ended" && j.isHeld(id, at):
+		case slices.Contains([]string{"forged", "bypass", "stopped", "killed", "ended"}, t.kind):
+			return earliest, false
+		case t.from.After(at):
+		case !t.ends.IsZero():
+			add(t.ends.Add(-cfg.Event.Margin))
+		default:
+			add(t.from.Add(cfg.Drain.Timeout))
+		}
+	}
+	return earliest, !earliest.IsZero() && !j.cannotDescribe()
+}
+
+// cannotDescribe reports whether agents are ever denied what they have to know of hooks and instances. They assume the
+// worst then.
+func (j boundJudge) cannotDescribe() bool {
+	return slices.ContainsFunc(j.spec.Faults, func(f Fault) bool {
+		return f.Do == "aws-deny" && strings.HasPrefix(f.What, "Describe")
+	})
+}
