@@ -60,6 +60,7 @@ func newComponents(
 	if err != nil {
 		return components{}, err
 	}
+	nodes.OnRegistration(drainer.NodeRegistered)
 	launches, err := launch.New(client, cfg.Launch)
 	if err != nil {
 		return components{}, err

@@ -91,6 +91,9 @@ func deleted[T any](obj any) (T, bool) {
 	return object, ok
 }
 
+// NodeRegistered has the drain of the node, if there is one, look whether the Node is still the one that it drains.
+func (d *Drainer) NodeRegistered(node string) { d.volumes.wake(node) }
+
 // Synced reports whether every PodDisruptionBudget and VolumeAttachment has been listed once.
 func (d *Drainer) Synced() bool {
 	return d.pdbs.listed.HasSynced() && (d.policy.VolumeTimeout == 0 || d.volumes.listed.HasSynced())

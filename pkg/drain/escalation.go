@@ -83,7 +83,7 @@ func (t *schedule) briefEnd(pod Pod) time.Time {
 	if !pod.Brief || !started {
 		return time.Time{}
 	}
-	return start.Add(briefWait)
+	return laterOf(start, t.firstEviction()).Add(briefWait)
 }
 
 func (t *schedule) isStuck(pod Pod) bool {

@@ -37,10 +37,17 @@ func newVolumeTracker(client kubernetes.Interface) (*volumeTracker, error) {
 }
 
 func (v *volumeTracker) detached(obj any) {
+	if a, ok := deleted[*storagev1.VolumeAttachment](obj); ok {
+		v.wake(a.Spec.NodeName)
+	}
+}
+
+// wake wakes the drain of the node, if there is one.
+func (v *volumeTracker) wake(node string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if a, ok := deleted[*storagev1.VolumeAttachment](obj); ok && v.waiters[a.Spec.NodeName] != nil {
-		v.waiters[a.Spec.NodeName].wakeUp()
+	if w := v.waiters[node]; w != nil {
+		w.wakeUp()
 	}
 }
 

@@ -62,6 +62,8 @@ type Nodes struct {
 	informer cache.SharedIndexInformer
 	lookups  batch.Batcher[string, Node]
 	patcher  *patcher
+
+	registered func(name string) // called when a Node has registered, or another one of its name has
 }
 
 // byInstance is the index of Nodes by EC2 instance id.
@@ -94,20 +96,25 @@ func New(client kubernetes.Interface, cfg Config) (*Nodes, error) {
 
 // newHandler returns what keeps up to date what n derives from the watch.
 func newHandler(n *Nodes) cache.ResourceEventHandler {
-	shown := func(obj any) {
-		if node, ok := obj.(*corev1.Node); ok {
-			n.patcher.observe(node)
-			close(*n.changed.Swap(new(make(chan struct{}))))
+	shown := func(before, obj any) {
+		node, ok := obj.(*corev1.Node)
+		if !ok {
+			return
+		}
+		n.patcher.observe(node)
+		close(*n.changed.Swap(new(make(chan struct{}))))
+		if last, ok := before.(*corev1.Node); n.registered != nil && (!ok || last.UID != node.UID) {
+			n.registered(node.Name)
 		}
 	}
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) {
 			n.notice(nil, obj)
-			shown(obj)
+			shown(nil, obj)
 		},
 		UpdateFunc: func(before, obj any) {
 			n.notice(before, obj)
-			shown(obj)
+			shown(before, obj)
 		},
 		DeleteFunc: func(obj any) {
 			if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
@@ -120,6 +127,10 @@ func newHandler(n *Nodes) cache.ResourceEventHandler {
 		},
 	}
 }
+
+// OnRegistration has f called with the name of each Node that registers while Run runs, also of one that replaces another
+// one of the name. It must be called before Run. f must not block.
+func (n *Nodes) OnRegistration(f func(name string)) { n.registered = f }
 
 // Run watches the Nodes of the cluster until ctx ends.
 func (n *Nodes) Run(ctx context.Context) { retry.Watch(ctx, n.informer) }

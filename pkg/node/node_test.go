@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
@@ -278,4 +279,36 @@ func TestWaitForSyncEndsWithTheCause(t *testing.T) {
 	if err := n.WaitForSync(ctx); !errors.Is(err, cause) || n.Synced() {
 		t.Errorf("got %v, want %v", err, cause)
 	}
+}
+
+// TestOnRegistration: a Node that replaces another one of its name has registered, one that changes has not.
+func TestOnRegistration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(newNode())
+		n, err := New(client, defaults)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var registered []string
+		n.OnRegistration(func(name string) { registered = append(registered, name) })
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { n.Run(ctx) })
+		defer running.Wait()
+		defer cancel()
+		synctest.Wait()
+		nodes := client.CoreV1().Nodes()
+		for _, change := range []func(*corev1.Node){
+			func(o *corev1.Node) { o.Labels = map[string]string{"a": "b"} },
+			func(o *corev1.Node) { o.UID = "another" },
+		} {
+			if _, err := nodes.Update(ctx, newNode(change), metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		if len(registered) != 2 || registered[1] != newNode().Name {
+			t.Errorf("registered: %q", registered)
+		}
+	})
 }

@@ -27,7 +27,7 @@ func (g stepGenerator) steps() {
 			s.For = oneOf(g.generator, 10*time.Minute, time.Hour, 3*time.Hour, 6*time.Hour)
 			s.N = oneOf(g.generator, 1, 1, group.Nodes)
 		case "expire":
-			s.For = oneOf(g.generator, 10*time.Minute, 10*time.Minute, 5*time.Minute)
+			s.For = oneOf(g.generator, 10*time.Minute, 10*time.Minute, 10*time.Minute) // EC2 announces it in time
 		case "interrupt", "reclaim":
 			s.For = oneOf(g.generator, 2*time.Minute, 2*time.Minute, 90*time.Second)
 		}
