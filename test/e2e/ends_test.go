@@ -70,18 +70,21 @@ func TestPodsThatReturn(t *testing.T) {
 			f.terminate(instance)
 			f.assertEndsBy(instance, 45*time.Second)
 			agent.waitLog("termination ended", "outcome", "drained")
-			agent.waitLog("controllers have put pods back on the node", "node", old)
-			f.waitEvent("PodsReturned")
 			if n := len(f.evicted()); n > 2+2*3 { // of api, and of op as it was, late and returned
 				t.Errorf("%d evictions: %q", n, f.evicted())
-			}
-			if n := agent.metric("node_drainer_pods_left_total", "put-back"); n < 1 {
-				t.Errorf("the metric counts %v pods", n)
 			}
 			for _, p := range f.podsOf("api") {
 				if f.bound()[p] == old {
 					t.Errorf("%s is on the drained node", p)
 				}
+			}
+			if strings.Contains(name, "StatefulSet") {
+				return // its controller waits for the end of a pod before it creates the next one
+			}
+			agent.waitLog("controllers have put pods back on the node", "node", old)
+			f.waitEvent("PodsReturned")
+			if n := agent.metric("node_drainer_pods_left_total", "put-back"); n < 1 {
+				t.Errorf("the metric counts %v pods", n)
 			}
 		})
 	}
