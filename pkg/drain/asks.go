@@ -93,7 +93,7 @@ func (h *handOvers) start(ctx context.Context, release Release) bool {
 			h.drainer.turns.end(pod.Namespace)
 		}
 	}
-	if budget != "" && !h.drainer.pdbs.reserveForCall(budget, pod.Name) {
+	if budget != "" && !h.drainer.pdbs.reserveForCall(budget, pod.Name, release.Until) {
 		endTurn()
 		return false
 	}
@@ -127,7 +127,8 @@ func (h *handOvers) run(ctx, asking context.Context, release Release) {
 	if !canceled && release.Evict && (answer.Go || release.Last) {
 		evict, ok := h.removals.enqueue(ctx, release.Removal)
 		h.finish(release, answer, err, started)
-		if ok {
+		if ok { // otherwise another removal of the pod is under way, and the reservation ends by itself
+			h.drainer.pdbs.startAfterCall(release.Removal.Budget, release.Removal.Pod.Name)
 			h.removals.run(ctx, evict, release.Removal, h.removals.evict)
 			h.drainer.reconcileLater(release.Removal.Pod)
 		}

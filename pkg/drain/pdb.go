@@ -77,7 +77,7 @@ type trackedPDB struct {
 	blocked  map[*waiter]int      // pods of each drain that take turns, even if it never allows a disruption
 	probeAt  time.Time
 	refusals int    // since the last change in the watch, of what the watch had allowed
-	inflight string // the pod whose eviction has been sent, or follows a call
+	inflight string // the pod whose eviction has been sent
 	asked    string // the pod whose eviction follows a call
 }
 

@@ -116,8 +116,8 @@ func (p *pdbTracker) budget(name string, w *waiter) (Budget, bool) {
 			b.Allowed -= d.pods
 		}
 	}
-	for _, until := range t.reserved {
-		if until.After(b.StaleUntil) {
+	for pod, until := range t.reserved {
+		if until.After(b.StaleUntil) && (pod != t.asked || pod == t.inflight) {
 			b.StaleUntil = until
 		}
 	}
@@ -130,17 +130,34 @@ func (p *pdbTracker) budget(name string, w *waiter) (Budget, bool) {
 	return b, true
 }
 
-// reserveForCall reserves a disruption as reserve does, for an eviction that follows a call.
-func (p *pdbTracker) reserveForCall(name, pod string) bool {
+// reserveForCall reserves a disruption for an eviction that follows a call, which ends by the given time. Meanwhile
+// other pods are evicted, if the budget allows more. The reservation ends by itself if no eviction follows.
+func (p *pdbTracker) reserveForCall(name, pod string, end time.Time) bool {
 	if !p.reserve(name, pod, false) {
 		return false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if t := p.find(name); t != nil {
-		t.asked = pod
+		t.asked, t.inflight, t.reserved[pod] = pod, "", end.Add(callTimeout)
+		t.wakeNext()
 	}
 	return true
+}
+
+// startAfterCall records that the eviction is sent for which reserveForCall has reserved a disruption. It does not wait
+// for another one in flight: no answer is used later than it was given.
+func (p *pdbTracker) startAfterCall(name, pod string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t := p.find(name)
+	if t == nil || t.inflight != "" {
+		return
+	}
+	t.inflight = pod
+	if _, ok := t.reserved[pod]; ok { // else a last eviction has taken it
+		t.reserved[pod] = time.Now().Add(2 * callTimeout)
+	}
 }
 
 // reserve reserves a disruption for the eviction of the pod, if the budget allows one or may be probed. The last

@@ -111,7 +111,7 @@ func TestReservationsCountUntilTheWatchShowsThem(t *testing.T) {
 func TestLastEvictionTakesWhatIsReservedForACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, r := newTracker(t, newPDB(1)), newWaiter("n", 0)
-		if !l.reserveForCall("x/b", "asked") || l.reserve("x/b", "other", false) {
+		if !l.reserveForCall("x/b", "asked", at(time.Minute)) || l.reserve("x/b", "other", false) {
 			t.Fatal("the disruption is not reserved for the call")
 		}
 		if b, _ := l.budget("x/b", r); b.Allowed != 0 || b.ReservedForCall != 1 {
@@ -122,6 +122,36 @@ func TestLastEvictionTakesWhatIsReservedForACall(t *testing.T) {
 		}
 		l.release("x/b", "asked", None)
 		expectAllowed(t, l.allows(t, r), 0, "when the call has ended")
+	})
+}
+
+// TestCallHoldsUpNoOtherPod of its budget, but keeps its disruption for as long as it may take, and no longer.
+func TestCallHoldsUpNoOtherPod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, r := newTracker(t, newPDB(2)), newWaiter("n", 0)
+		l.waitFor(r, 1)
+		if !l.reserveForCall("x/b", "asked", time.Now().Add(time.Minute)) || !r.woken() {
+			t.Fatal("the disruption is not reserved, or the next drain is not woken")
+		}
+		if b, _ := l.budget("x/b", r); b.Allowed != 1 || b.EvictionInFlight || !b.StaleUntil.IsZero() {
+			t.Errorf("during the call: %+v", b)
+		}
+		l.mustReserve(t, "b")
+		l.startAfterCall("x/b", "asked")
+		l.release("x/b", "b", None)
+		l.startAfterCall("x/b", "asked")
+		if b, _ := l.budget("x/b", r); b.Allowed != 1 || !b.EvictionInFlight {
+			t.Errorf("during its eviction: %+v", b)
+		}
+		l.release("x/b", "asked", None)
+		expectAllowed(t, l.allows(t, r), 2, "after it")
+		if !l.reserveForCall("x/b", "asked", time.Now().Add(time.Minute)) {
+			t.Fatal("the disruption is not reserved")
+		}
+		time.Sleep(time.Minute)
+		expectAllowed(t, l.allows(t, r), 1, "while the call may have an answer")
+		time.Sleep(callTimeout)
+		expectAllowed(t, l.allows(t, r), 2, "long after the call, which no eviction has followed")
 	})
 }
 
