@@ -2,7 +2,9 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -71,21 +73,46 @@ func (r *requestedDrains) run(ctx context.Context) {
 // uncordons. It reports whether it uncordoned all of these whose instances stay. It starts a drain that failed again
 // when it is called again.
 func (r *requestedDrains) act(ctx context.Context, start func(node.Node, event.Event)) (done bool) {
-	done = true
-	for _, n := range r.nodes.All() {
+	nodes := r.nodes.All()
+	r.retain(nodes)
+	var withdrawn []node.Node
+	for _, n := range nodes {
 		e := requestOf(n)
-		if n.DrainRequested {
-			if r.mustStart(n, e) {
-				start(n, e)
-			}
-			continue
-		}
-		cordoned, known := r.stop(n, e)
-		if !known || cordoned && !r.withdraw(ctx, n) {
-			done = false
+		switch {
+		case !n.DrainRequested && (r.hasBegun(n) || n.Mark.Reason == string(e.Kind)):
+			withdrawn = append(withdrawn, n)
+		case n.DrainRequested && r.mustStart(n, e):
+			start(n, e)
 		}
 	}
-	return done
+	// At once: each waits for the end of its drain, and for an answer of Auto Scaling, which answers for many together.
+	return forEach(withdrawn, func(n node.Node) error {
+		cordoned, known := r.stop(n, requestOf(n))
+		if !known || cordoned && !r.withdraw(ctx, n) {
+			return errNotWithdrawn
+		}
+		return nil
+	}) == nil
+}
+
+// errNotWithdrawn: a node whose annotation was removed is still cordoned for it.
+var errNotWithdrawn = errors.New("the node is not uncordoned yet")
+
+// retain forgets the nodes that do not exist any more.
+func (r *requestedDrains) retain(nodes []node.Node) {
+	known := make(map[string]bool, len(nodes))
+	for _, n := range nodes {
+		known[n.UID] = true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.begun, func(uid string, _ bool) bool { return !known[uid] })
+}
+
+func (r *requestedDrains) hasBegun(n node.Node) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.begun[n.UID]
 }
 
 // requestOf returns the event of an annotation.
