@@ -276,7 +276,7 @@ func (c *cordoner) uncordon(ctx context.Context, e event.Event, why string) erro
 			return err
 		}
 	}
-	if !ok || c.drains.needs(n.UID) || n.Mark.Reason != "" && n.Mark.Reason != string(e.Kind) {
+	if !ok || c.drains.needs(n) || n.Mark.Reason != "" && n.Mark.Reason != string(e.Kind) {
 		return nil
 	}
 	return c.retries.do(ctx, e, "uncordon node "+n.Name, func() error { return c.tryUncordon(ctx, n, why) })
@@ -306,7 +306,7 @@ func (c *cordoner) removeMark(ctx context.Context, n node.Node) (removed bool, e
 	if err != nil || state.Terminating() || state.Gone() {
 		return false, err
 	}
-	removed, err = c.nodes.Uncordon(ctx, n, func() bool { return c.drains.needs(n.UID) })
+	removed, err = c.nodes.Uncordon(ctx, n, func() bool { return c.drains.needs(n) })
 	if removed && err == nil {
 		c.history.remove(n.UID)
 	}

@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/node-drainer/node-drainer/pkg/drain"
+	"github.com/node-drainer/node-drainer/pkg/node"
 )
 
 // sharedDrains are the drains that are running, one for all events of an instance. The zero value is ready.
 type sharedDrains struct {
 	mu       sync.Mutex
 	running  map[string]*sharedDrain // by the UID of the node
-	expected map[string]int          // by the UID of the node: the events that cordon it to drain it
+	expected map[string]int          // by instance: the events that cordon its node to drain it
 }
 
 // sharedDrain runs until its last caller has returned.
@@ -116,26 +117,27 @@ func (d *sharedDrains) has(uid string) bool {
 	return d.running[uid] != nil
 }
 
-// expect records that an event cordons the node to drain it, until the returned function is called.
-func (d *sharedDrains) expect(uid string) (end func()) {
+// expect records that an event cordons the node of the instance to drain it, until the returned function is called. The
+// node may get another UID meanwhile: the cordon follows an instance that registers again.
+func (d *sharedDrains) expect(instanceID string) (end func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.expected == nil {
 		d.expected = map[string]int{}
 	}
-	d.expected[uid]++
+	d.expected[instanceID]++
 	return func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		if d.expected[uid]--; d.expected[uid] == 0 {
-			delete(d.expected, uid)
+		if d.expected[instanceID]--; d.expected[instanceID] == 0 {
+			delete(d.expected, instanceID)
 		}
 	}
 }
 
 // needs reports whether the node must stay cordoned: it is being drained, or is to be.
-func (d *sharedDrains) needs(uid string) bool {
+func (d *sharedDrains) needs(n node.Node) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.running[uid] != nil || d.expected[uid] > 0
+	return d.running[n.UID] != nil || d.expected[n.InstanceID] > 0
 }

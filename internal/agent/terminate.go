@@ -171,7 +171,7 @@ func (t *terminator) drainConfirmed(
 func (t *terminator) drainNode(
 	ctx context.Context, e event.Event, n node.Node, cordoned func(),
 ) (Outcome, error) {
-	defer t.drains.expect(n.UID)()
+	defer t.drains.expect(n.InstanceID)()
 	confirmed := time.Now()
 	n, mark, err := t.cordoner.cordon(ctx, e, n)
 	if errors.Is(err, errCordonLate) {
