@@ -112,12 +112,14 @@ func (c *cordoner) onNode(ctx context.Context, e event.Event, n *node.Node, act 
 	}
 }
 
-// cordonNode tries until the node is cordoned and its deadline is known. Until then the mark has no deadline.
+// cordonNode tries until the node is cordoned and its deadline is known. Until then the mark has no deadline. A hook
+// whose timeouts cannot be read for as long as a message may take to confirm counts as the shortest possible: a drain
+// that does not begin ends with all of its pods.
 func (c *cordoner) cordonNode(ctx context.Context, e event.Event, n node.Node) (mark node.Mark, err error) {
 	start, changed := time.Now(), false
 	err = c.retries.do(ctx, e, "cordon node "+n.Name, func() error {
 		e := c.scheduled(ctx, e)
-		deadline, unknown := c.deadline(ctx, e, n)
+		deadline, unknown := c.deadline(ctx, e, n, start)
 		if errors.Is(unknown, autoscaling.ErrGone) {
 			return unknown
 		}
@@ -168,16 +170,16 @@ func (c *cordoner) lookUp(ctx context.Context, e event.Event) (n node.Node, err 
 	return n, err
 }
 
-// deadline returns when the drain must end: the earliest of the hook's, the event's and the configured
-// deadline, and never before now. It is zero if the node keeps its pods. The configured one does not bound a drain for maintenance
+// deadline returns when the drain must end: the earliest of the hook's, the event's and the configured deadline, and
+// never before now. It is zero if the node keeps its pods. The configured one does not bound a drain for maintenance
 // that is ahead: its budgets are not overridden before it must be.
-func (c *cordoner) deadline(ctx context.Context, e event.Event, n node.Node) (time.Time, error) {
+func (c *cordoner) deadline(ctx context.Context, e event.Event, n node.Node, start time.Time) (time.Time, error) {
 	if e.Hook.Name == "" && c.cfg.Events.Action(e.Kind) == event.Cordon {
 		return time.Time{}, nil
 	}
 	deadline := time.Now().Add(c.cfg.DrainTimeout)
 	if e.Hook.Name != "" {
-		hook, err := c.actions.Deadline(ctx, actionOf(seenBefore(e, n)), e.At)
+		hook, err := c.hookDeadline(ctx, seenBefore(e, n), start)
 		if err != nil {
 			return time.Time{}, err
 		}
@@ -207,6 +209,16 @@ func seenBefore(e event.Event, n node.Node) event.Event {
 		e.Seen = earlier(e.Seen, n.Mark.Since)
 	}
 	return e
+}
+
+// hookDeadline returns when the action of the event ends.
+func (c *cordoner) hookDeadline(ctx context.Context, e event.Event, start time.Time) (time.Time, error) {
+	deadline, err := c.actions.Deadline(ctx, actionOf(e), e.At)
+	if err == nil || errors.Is(err, autoscaling.ErrGone) || time.Since(start) < c.cfg.ConfirmTimeout {
+		return deadline, err
+	}
+	c.observer.Retrying(e, "read the timeouts of the hook", err)
+	return c.actions.ShortestDeadline(actionOf(e), e.At), nil
 }
 
 func earlier(a, b time.Time) time.Time {

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/node-drainer/node-drainer/internal/agent"
+	"github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/event"
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
@@ -48,6 +49,7 @@ func TestDeadline(t *testing.T) {
 			with(notReady, ec2State("terminated")), happened(0), "0s",
 		},
 		{"a node that is not Ready, on a running instance, has all the time", notReady, happened(0), "1h0m0s"},
+		{"the hook's cannot be read for a minute: the shortest possible", fails("deadline", 1000, errOutage), happened(0), "50m0s"},
 		{"EC2 is not asked about a node that is Ready", ec2State("terminated"), happened(0), "1h0m0s"},
 	} {
 		each(t, tt.name, tt.given, func(t *testing.T, f *fixture) {
@@ -57,6 +59,10 @@ func TestDeadline(t *testing.T) {
 			}
 		})
 	}
+}
+
+func (f autoScaling) ShortestDeadline(_ autoscaling.Action, began time.Time) time.Time {
+	return began.Add(50 * time.Minute)
 }
 
 func TestRegistrationTimeoutCountsFromTheEvent(t *testing.T) {

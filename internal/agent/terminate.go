@@ -20,6 +20,7 @@ type lifecycleActions interface {
 	) error
 	Complete(ctx context.Context, a autoscaling.Action, result autoscaling.Result) error
 	Deadline(ctx context.Context, a autoscaling.Action, began time.Time) (time.Time, error)
+	ShortestDeadline(a autoscaling.Action, began time.Time) time.Time
 }
 
 // terminatingNodes are the Nodes of terminating instances.

@@ -54,6 +54,15 @@ func (h *Hooks) Deadline(ctx context.Context, a Action, began time.Time) (time.T
 	if err != nil {
 		return time.Time{}, err
 	}
+	return h.deadline(a, began, t, isGuess), nil
+}
+
+// ShortestDeadline is Deadline for a hook with the shortest timeouts that there are.
+func (h *Hooks) ShortestDeadline(a Action, began time.Time) time.Time {
+	return h.deadline(a, began, shortest, true)
+}
+
+func (h *Hooks) deadline(a Action, began time.Time, t Timing, isGuess bool) time.Time {
 	if first := a.Seen.Add(-t.Heartbeat); !a.Seen.IsZero() && (a.Found || began.Before(first)) {
 		began = first
 	}
@@ -65,5 +74,5 @@ func (h *Hooks) Deadline(ctx context.Context, a Action, began time.Time) (time.T
 	if now := time.Now(); !end.After(now) && (isGuess || !a.Seen.IsZero()) {
 		began = now
 	}
-	return began.Add(t.Global - margin), nil
+	return began.Add(t.Global - margin)
 }

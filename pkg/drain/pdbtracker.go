@@ -139,7 +139,7 @@ func (p *pdbTracker) reserveForCall(name, pod string, end time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if t := p.find(name); t != nil {
-		t.asked, t.inflight, t.reserved[pod] = pod, "", end.Add(callTimeout)
+		t.asked, t.inflight, t.reserved[pod] = pod, "", end.Add(writeTimeout)
 		t.wakeNext()
 	}
 	return true
@@ -156,7 +156,7 @@ func (p *pdbTracker) startAfterCall(name, pod string) {
 	}
 	t.inflight = pod
 	if _, ok := t.reserved[pod]; ok { // else a last eviction has taken it
-		t.reserved[pod] = time.Now().Add(2 * callTimeout)
+		t.reserved[pod] = time.Now().Add(2 * writeTimeout)
 	}
 }
 

@@ -150,7 +150,7 @@ func TestCallHoldsUpNoOtherPod(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		expectAllowed(t, l.allows(t, r), 1, "while the call may have an answer")
-		time.Sleep(callTimeout)
+		time.Sleep(writeTimeout)
 		expectAllowed(t, l.allows(t, r), 2, "long after the call, which no eviction has followed")
 	})
 }
