@@ -57,9 +57,13 @@ func launchFirst(size int) awsim.Group {
 	return g
 }
 
-// newAccount returns an account whose group has a terminating hook of one second, which no agent completes.
+// newAccount returns an account whose group has a terminating hook of one second, which no agent completes. Its tests
+// start processes, so go test -short skips them.
 func newAccount(t testing.TB, g awsim.Group) *account {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	s, err := awsim.New(awsim.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -157,7 +157,7 @@ func TestStandbyMode(t *testing.T) {
 // leaves alone what a user has moved into Standby.
 func TestStandbyModeKilled(t *testing.T) {
 	t.Parallel()
-	for n := range 24 {
+	for _, n := range sample(24) {
 		inStandbyMode(t, fmt.Sprintf("after %d", n+1), func(s *scaled) {
 			id := s.userStandby()
 			stop := s.watchCapacity()
@@ -269,7 +269,7 @@ func (s *scaled) machines() map[string]string {
 func TestStandbyKeeps(t *testing.T) {
 	t.Parallel()
 	for _, then := range []refresh.Then{refresh.ThenStop, refresh.ThenKeep} {
-		for n := range 30 {
+		for _, n := range sample(30) {
 			inStandbyMode(t, fmt.Sprintf("%s, killed after %d", then, n), func(s *scaled) {
 				kept(then)(s)
 				user := s.userStandby()

@@ -43,7 +43,7 @@ func (s *scaled) expectReturned(user string) {
 func TestStandbyRollback(t *testing.T) {
 	t.Parallel()
 	for _, then := range []refresh.Then{refresh.ThenStop, refresh.ThenKeep} {
-		for n := range 26 {
+		for _, n := range sample(26) {
 			inStandbyMode(t, fmt.Sprintf("%s, killed after %d", then, n), func(s *scaled) {
 				kept(then)(s)
 				user := s.userStandby()
@@ -82,7 +82,7 @@ func TestStandbyRollback(t *testing.T) {
 // restores it, also if it is killed after each of its changes in turn.
 func TestStandbyRollbackAtTheMaximum(t *testing.T) {
 	t.Parallel()
-	for n := range 26 {
+	for _, n := range sample(26) {
 		inStandbyMode(t, fmt.Sprintf("killed after %d", n), func(s *scaled) {
 			kept(refresh.ThenKeep)(s)
 			s.run("ci-1/1", 0)

@@ -16,6 +16,9 @@ import (
 // TestPlanOfAThousandGroups counts the calls and the time of a plan for 1,000 groups with 50,000 instances. The calls
 // themselves take no time here. DescribeInstanceRefreshes stays at two calls a second, also when all groups are outdated.
 func TestPlanOfAThousandGroups(t *testing.T) {
+	if testing.Short() {
+		t.Skip("computes for seconds")
+	}
 	const groups, size = 1000, 50
 	synctest.Test(t, func(t *testing.T) {
 		w := &watched{T: t, Server: awsim.NewUnconnected(awsim.Options{Seed: 1})}
