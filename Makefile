@@ -78,6 +78,11 @@ help: ## Show this list.
 build: ## Build the programs into bin/.
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags='-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/...
 
+# Without go vet, which make verify runs. make test-long has the rest of what -short leaves out.
+.PHONY: quick
+quick: ## Run what the change of this checkout can make fail, without the race detector and what takes long.
+	@packages=$$(tools/reached.sh); [ -z "$$packages" ] || $(GO) test -short -vet=off $$packages
+
 # Go reuses a result while neither the test nor a file of its module that it reads has changed. That is sound here: these
 # tests run no program of this repository but themselves. test/alerts reads files outside of its module.
 .PHONY: test
