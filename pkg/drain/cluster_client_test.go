@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
 	typedcore "k8s.io/client-go/kubernetes/typed/core/v1"
 	typedpolicy "k8s.io/client-go/kubernetes/typed/policy/v1"
 	"k8s.io/client-go/rest"
@@ -249,4 +250,32 @@ func (s *stream) pump(out chan<- watch.Event) {
 			return
 		}
 	}
+}
+
+// pagingClient serves lists of pods in pages.
+type pagingClient struct {
+	*fake.Clientset
+	pages []corev1.PodList
+	asked []metav1.ListOptions
+}
+
+func (p *pagingClient) CoreV1() typedcore.CoreV1Interface { return pagingCore{p.Clientset.CoreV1(), p} }
+
+type pagingCore struct {
+	typedcore.CoreV1Interface
+	p *pagingClient
+}
+
+func (c pagingCore) Pods(namespace string) typedcore.PodInterface {
+	return pagingPods{c.CoreV1Interface.Pods(namespace), c.p}
+}
+
+type pagingPods struct {
+	typedcore.PodInterface
+	p *pagingClient
+}
+
+func (l pagingPods) List(_ context.Context, o metav1.ListOptions) (*corev1.PodList, error) {
+	l.p.asked = append(l.p.asked, o)
+	return &l.p.pages[len(l.p.asked)-1], nil
 }

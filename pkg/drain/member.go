@@ -26,7 +26,7 @@ func (r *rules) handOver(p *corev1.Pod) HandOver {
 	case kind == "", r.HandOverTimeout == 0, len(r.Kinds) == 0:
 		return HandOver{}
 	case !known:
-		return HandOver{Unknown: kind}
+		return HandOver{Unknown: excerpt(kind)}
 	}
 	return HandOver{Kind: kind, Pod: handOverPod(p)}
 }
@@ -61,6 +61,10 @@ func (r *rules) kinds() string {
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
+// longestAnnotation is how long the value of an annotation for a hand-over can be. Longer ones are ignored: the agent
+// reads all pods of a namespace, and the annotations of one may take 256 KiB.
+const longestAnnotation = 1024
+
 // handOverPod returns what a hand-over needs to know of a pod, except whether its node stays.
 func handOverPod(p *corev1.Pod) *handover.Pod {
 	out := &handover.Pod{
@@ -73,6 +77,9 @@ func handOverPod(p *corev1.Pod) *handover.Pod {
 	}
 	single := []string{handover.HandedOverAnnotation, handover.DrainAnnotation}
 	for name, value := range p.Annotations {
+		if len(value) > longestAnnotation {
+			continue
+		}
 		if strings.HasPrefix(name, handover.Prefix) || slices.Contains(single, name) {
 			out.Annotations[name] = value
 		}

@@ -244,3 +244,70 @@ func (f *fixture) assertLeftBehind(agent *agentProcess, node, instance string, t
 	f.waitCompleted(instance)
 	agent.waitLog("termination ended", "outcome", "left-behind")
 }
+
+// TestFleetLeftBehind: when the drains of many nodes end at the same time with many pods each, no node is without its
+// Event, and each Event counts all pods of its node.
+func TestFleetLeftBehind(t *testing.T) {
+	const nodes, pods = 100, 3000
+	f := newFixtureWithHook(t)
+	f.mayKill = true
+	var instances []string
+	for range nodes {
+		_, instance := f.node()
+		instances = append(instances, instance)
+	}
+	f.must(f.cluster.Deploy(f.ctx, cluster.Deployment{
+		Namespace: f.namespace, Name: "api", Replicas: pods, Pods: cluster.Pods{Pool: f.namespace, Change: spread},
+	}))
+	f.waitPodsReady("api", pods)
+	f.must(f.cluster.MinAvailable(f.ctx, f.namespace, "api", "100%"))
+	agent := f.startAgent("DRAIN_TIMEOUT=20s", "DRAIN_AT_DEADLINE=leave", "LOG_LEVEL=info")
+	for _, instance := range instances {
+		f.terminate(instance)
+	}
+	for _, instance := range instances {
+		f.waitCompleted(instance)
+	}
+	agent.waitCount(nodes, "drain ended with pods left on the node")
+	var events map[string]string
+	eventually(t, waitTimeout, func() string {
+		list, err := f.cluster.Client().CoreV1().Events("").List(f.ctx, metav1.ListOptions{FieldSelector: "reason=PodsLeftBehind"})
+		f.must(err)
+		events = map[string]string{}
+		for _, e := range list.Items {
+			if f.nodes[e.InvolvedObject.Name] {
+				events[e.InvolvedObject.Name] = e.Message
+			}
+		}
+		if len(events) < nodes {
+			return fmt.Sprintf("%d of %d nodes have their Event", len(events), nodes)
+		}
+		return ""
+	})
+	left := 0
+	for node, message := range events {
+		var here, total int
+		if _, err := fmt.Sscanf(message, "The drain ended with %d of %d pods", &here, &total); err != nil || here != total {
+			t.Errorf("%s: %s", node, message)
+		}
+		left += here
+	}
+	if left != pods {
+		t.Errorf("the Events count %d pods, want %d", left, pods)
+	}
+	counted := 0.0
+	for _, reason := range []string{"misconfigured-budget", "blocked-by-budget", "terminating"} {
+		counted += agent.metric("node_drainer_pods_left_total", reason)
+	}
+	if counted != pods {
+		t.Errorf("the metric counts %v pods", counted)
+	}
+}
+
+// spread has the scheduler spread the pods over all nodes of the test.
+func spread(p *corev1.PodTemplateSpec) {
+	p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+		MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway,
+		LabelSelector: &metav1.LabelSelector{MatchLabels: p.Labels},
+	}}
+}
