@@ -77,11 +77,14 @@ func (t *schedule) hasHeldLong(pod Pod) bool {
 }
 
 // briefEnd is when a pod that would return is removed whatever blocks it; zero while its tier has not started, and for
-// other pods.
+// other pods. One that unmounts the volumes of others has the time for these before.
 func (t *schedule) briefEnd(pod Pod) time.Time {
 	start, started := t.tierSince[pod.Tier]
 	if !pod.Brief || !started {
 		return time.Time{}
+	}
+	if pod.Unmounts {
+		start = start.Add(t.policy.VolumeTimeout)
 	}
 	return laterOf(start, t.firstEviction()).Add(briefWait)
 }

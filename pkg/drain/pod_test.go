@@ -96,6 +96,7 @@ func TestClassifyPods(t *testing.T) {
 	check("system-cluster-critical", usual, Pod{Tier: 1}, priority(2_000_000_000))
 	check("system-node-critical", usual, Pod{Tier: 2}, priority(2_000_001_000))
 	check("the node plugin of a CSI driver", usual, Pod{Tier: 5}, priority(2_000_001_000), path("/var/lib/kubelet/plugins_registry/"))
+	check("the node plugin of a CSI driver, on Windows", usual, Pod{Tier: 5}, path(`C:\var\lib\kubelet\plugins_registry\`))
 	check("the node plugin of a CSI driver, with another kubelet directory", usual, Pod{Tier: 5}, path("/data/kubelet/plugins_registry"))
 	check("a pod that mounts another directory of the host", usual, nothing, path("/var/lib/kubelet/plugins_registry/own"), path("/var/log"))
 	check("our own pod", usual, Pod{Tier: 6}, func(p *corev1.Pod) { p.Name = "agent" }, path("/var/lib/kubelet/plugins_registry"))
@@ -103,6 +104,7 @@ func TestClassifyPods(t *testing.T) {
 
 	// Annotations.
 	check("wait", usual, Pod{WaitReason: OptedOut}, annotated(DrainAnnotation, "wait"))
+	check("wait, and it has never started", usual, nothing, annotated(DrainAnnotation, "wait"), phase(corev1.PodPending))
 	check("a duration after the pod's start",
 		usual, Pod{WaitReason: OptedOut, WaitUntil: at(90 * time.Minute)}, annotated(DrainAnnotation, "90m"))
 	check("a duration after the pod's creation, before a kubelet has started it",

@@ -152,3 +152,30 @@ func TestTrimAttachment(t *testing.T) {
 		t.Errorf("got %v, %v", other, err)
 	}
 }
+
+// TestTheNodePluginStaysForTheVolumes: the pod without which no volume can be unmounted is evicted when the volumes of the
+// others are detached, or when the time for that is over.
+func TestTheNodePluginStaysForTheVolumes(t *testing.T) {
+	for detach, want := range map[time.Duration]time.Duration{
+		40 * time.Second: 40 * time.Second,
+		time.Hour:        10*time.Second + 2*time.Minute, // from when the pod with the volume has ended
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			plugin := newDaemonPod("none")
+			plugin.Name, plugin.UID, plugin.Spec.Tolerations = "plugin", "uid-plugin", nil
+			plugin.Spec.Volumes = []corev1.Volume{newVolume(corev1.VolumeSource{
+				HostPath: &corev1.HostPathVolumeSource{Path: "/var/lib/kubelet/plugins_registry"},
+			})}
+			c := startCluster(t, volumeConfig, newAttachment("a", "n", "pv-1"), runningPod("db"), plugin)
+			wait := c.drain("n", time.Hour)
+			time.AfterFunc(detach, func() {
+				_ = c.fake.StorageV1().VolumeAttachments().Delete(c.ctx, "a", metav1.DeleteOptions{})
+			})
+			report, err := wait()
+			at := requestTimes(c, "evict")
+			if err != nil || len(report.Left) > 0 || len(at) != 2 || at[1] != want {
+				t.Errorf("got %+v, %v, and evictions at %v, want the last at %v", report, err, at, want)
+			}
+		})
+	}
+}
