@@ -68,6 +68,9 @@ func (f autoScaling) Clusters(context.Context, string) ([]string, error) {
 }
 
 func (f autoScaling) NotifiesOthers(_ context.Context, _, hook string) (bool, error) {
+	if f.noHook {
+		return false, autoscaling.ErrGone
+	}
 	return f.others, f.next("hooks of " + hook)
 }
 

@@ -150,7 +150,7 @@ func TestLaunch(t *testing.T) {
 			stateIs(changes(warmedStopped, 10*time.Second, pendingWait)), toGroup, ready, isReady, time.Minute,
 		},
 		{"already in the warm pool", inState(warmedStopped), toPool, nil, isGone, 0},
-		{"the group has no such hook", noHook, "", held(), isGone, 0},
+		{"the group has no such hook", noHook, "", nil, isGone, 0},
 	} {
 		each(t, tt.name, with(launching, tt.given), func(t *testing.T, f *fixture) {
 			mustHandle(t, f, f.agent(), launchTo(tt.destination))

@@ -150,7 +150,7 @@ func TestTermination(t *testing.T) {
 		},
 		{"in no group, and has no node", with(inState(inNoGroup), noNode), nil, agent.Gone},
 		{"the hook is already completed", inState(proceeding), nil, agent.Gone},
-		{"the group has no such hook", noHook, neverDrained(), agent.Gone},
+		{"the group has no such hook", noHook, nil, agent.Gone},
 
 		// The node and its cluster.
 		{

@@ -43,6 +43,12 @@ func (c *cache[V]) get(ctx context.Context, group string) (V, error) {
 	}
 }
 
+// has reports whether get returns what is kept.
+func (c *cache[V]) has(group string) bool {
+	e, ok := c.entries.Load(group)
+	return ok && time.Now().Before(e.(entry[V]).until)
+}
+
 // forget has the next get read again, unless what is kept is younger than age.
 func (c *cache[V]) forget(group string, age time.Duration) {
 	e, ok := c.entries.Load(group)

@@ -2,7 +2,6 @@ package autoscaling
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -157,7 +156,8 @@ func isQueue(arn, queue string) bool {
 // NotifiesOthers reports whether a message about the hook is in the agent's queue although it is for another
 // reader, as an EventBridge rule for all hooks of a group sends it. HOOK_NAMES decides; if it lists none, such
 // a hook notifies another queue, or it has no target while another hook of the group notifies the agent's
-// queue. If Auto Scaling refuses to describe the hooks, the message is for the agent.
+// queue. If Auto Scaling refuses to describe the hooks, the message is for the agent. The error is ErrGone if the group
+// has no such hook.
 func (g *Groups) NotifiesOthers(ctx context.Context, group, name string) (bool, error) {
 	if len(g.names) > 0 {
 		return false, nil
@@ -165,7 +165,7 @@ func (g *Groups) NotifiesOthers(ctx context.Context, group, name string) (bool, 
 	h, err := g.hook(ctx, group, name)
 	target := aws.ToString(h.NotificationTargetARN)
 	switch {
-	case isRefused(err), errors.Is(err, ErrGone):
+	case isRefused(err):
 		return false, nil
 	case err != nil || target != "":
 		return isQueue(target, "") && !isQueue(target, g.queue), err

