@@ -179,7 +179,7 @@ func (c *cordoner) deadline(ctx context.Context, e event.Event, n node.Node, sta
 	}
 	deadline := time.Now().Add(c.cfg.DrainTimeout)
 	if e.Hook.Name != "" {
-		hook, err := c.hookDeadline(ctx, seenBefore(e, n), start)
+		hook, err := actionDeadline(ctx, c.actions, seenBefore(e, n), time.Since(start) >= c.cfg.ConfirmTimeout)
 		if err != nil {
 			return time.Time{}, err
 		}
@@ -211,14 +211,16 @@ func seenBefore(e event.Event, n node.Node) event.Event {
 	return e
 }
 
-// hookDeadline returns when the action of the event ends.
-func (c *cordoner) hookDeadline(ctx context.Context, e event.Event, start time.Time) (time.Time, error) {
-	deadline, err := c.actions.Deadline(ctx, actionOf(e), e.At)
-	if err == nil || errors.Is(err, autoscaling.ErrGone) || time.Since(start) < c.cfg.ConfirmTimeout {
+// actionDeadline returns when the action of the event ends. If that cannot be read, and the time for that is over, it
+// counts as one of the shortest hook that there can be.
+func actionDeadline(
+	ctx context.Context, actions lifecycleActions, e event.Event, isOver bool,
+) (time.Time, error) {
+	deadline, err := actions.Deadline(ctx, actionOf(e), e.At)
+	if err == nil || errors.Is(err, autoscaling.ErrGone) || !isOver {
 		return deadline, err
 	}
-	c.observer.Retrying(e, "read the timeouts of the hook", err)
-	return c.actions.ShortestDeadline(actionOf(e), e.At), nil
+	return actions.ShortestDeadline(actionOf(e), e.At), nil
 }
 
 func earlier(a, b time.Time) time.Time {

@@ -36,11 +36,14 @@ type readinessWait struct {
 	times      <-chan time.Time // of messages that join the launch
 }
 
-// setDeadlines sets how long to wait for the node: as long as configured, and as the hook allows.
+// setDeadlines sets how long to wait for the node: as long as configured, and as the hook allows. A hook whose timeouts
+// cannot be read for long counts as the shortest possible.
 func (w *readinessWait) setDeadlines(ctx context.Context) error {
+	start := time.Now()
 	w.earliest = w.launcher.earliestStart(ctx, w.event)
 	err := w.retry(ctx, "read the timeout of the hook", func() (err error) {
-		w.holdEnds, err = w.launcher.actions.Deadline(ctx, actionOf(w.event), w.event.At)
+		isOver := time.Since(start) >= w.launcher.confirmer.cfg.ConfirmTimeout
+		w.holdEnds, err = actionDeadline(ctx, w.launcher.actions, w.event, isOver)
 		return err
 	})
 	w.latestDue = w.holdEnds.Add(-lastCheck)
