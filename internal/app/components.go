@@ -135,6 +135,7 @@ func drainEnvironment(
 			Key: cfg.Node.TaintKey, Value: string(event.LifecycleTerminating),
 			Effect: corev1.TaintEffect(cfg.Node.TaintEffect),
 		},
+		TaintValue:  func(name string) string { return node.TaintValue(nodes, name) },
 		Unreachable: nodes.Unreachable,
 		Dead:        func(name string) bool { return node.IsDead(nodes, name) },
 		NodeUID:     func(name string) string { return node.UIDOf(nodes, name) },

@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"cmp"
 	"maps"
 	"reflect"
 	"slices"
@@ -34,13 +35,13 @@ const defaultGrace = corev1.DefaultTerminationGracePeriodSeconds * time.Second
 
 // Environment is what a Drainer must know about nodes and about its own process.
 type Environment struct {
-	Taint       corev1.Taint           // that a node has while it is drained
-	Unreachable func(node string) bool // reports whether the node is not Ready, or gone
-	Dead        func(node string) bool // reports whether its kubelet does not answer, or the node is gone; may be nil
-	Untainted   func(node string) bool // reports whether the watch shows the node without the taint
-	// NodeUID returns the UID of the Node that the watch shows; empty if it shows none. It may be nil.
-	NodeUID func(node string) string
-	Self    string // NAMESPACE/NAME of the pod of this process; empty outside a cluster
+	Taint       corev1.Taint             // that a node has while it is drained
+	TaintValue  func(node string) string // its value on the node, which names the event; empty if it is not known; may be nil
+	Unreachable func(node string) bool   // reports whether the node is not Ready, or gone
+	Dead        func(node string) bool   // reports whether its kubelet does not answer, or the node is gone; may be nil
+	Untainted   func(node string) bool   // reports whether the watch shows the node without the taint
+	NodeUID     func(node string) string // of the Node that the watch shows; empty if it shows none; may be nil
+	Self        string                   // NAMESPACE/NAME of the pod of this process; empty outside a cluster
 
 	// Kinds are how pods are asked before they are evicted, by the value of their annotation, and Stays reports
 	// whether a node is Ready and not being drained. Without Kinds no pod is asked.
@@ -188,8 +189,12 @@ func (r *rules) tolerates(p *corev1.Pod) bool {
 }
 
 func (r *rules) toleratesTaint(p *corev1.Pod) bool {
+	taint := r.Taint
+	if r.TaintValue != nil {
+		taint.Value = cmp.Or(r.TaintValue(p.Spec.NodeName), taint.Value)
+	}
 	return slices.ContainsFunc(p.Spec.Tolerations, func(t corev1.Toleration) bool {
-		return t.ToleratesTaint(klog.Background(), &r.Taint, false)
+		return t.ToleratesTaint(klog.Background(), &taint, false)
 	})
 }
 

@@ -174,6 +174,22 @@ func TestDaemonSetPodsStayWithPreferNoSchedule(t *testing.T) {
 	}
 }
 
+// TestTolerationOfOneKindOfEvent: whether a DaemonSet would create its pod again depends on the value of the taint that
+// the node really has.
+func TestTolerationOfOneKindOfEvent(t *testing.T) {
+	p := runningPod("a")
+	p.OwnerReferences = []metav1.OwnerReference{*owners["DaemonSet"]}
+	p.Spec.Tolerations = []corev1.Toleration{{Key: ourTaint.Key, Operator: corev1.TolerationOpEqual, Value: "spot-interruption"}}
+	r := newTestRules(t, usual)
+	r.Taint.Value = "lifecycle-terminating"
+	for value, want := range map[string]StayReason{"spot-interruption": DaemonSet, "lifecycle-terminating": "", "": ""} {
+		r.TaintValue = func(node string) string { return map[string]string{"n": value}[node] }
+		if got := r.pod(p).StayReason; got != want {
+			t.Errorf("on a node with the taint %q it stays as %q, want %q", value, got, want)
+		}
+	}
+}
+
 func TestReadGracePeriodAndReadiness(t *testing.T) {
 	seconds := int64(90)
 	p := &corev1.Pod{

@@ -217,6 +217,19 @@ func Untainted(n *Nodes, name string) bool {
 	return current != nil && !slices.ContainsFunc(current.Spec.Taints, n.cfg.isTaint)
 }
 
+// TaintValue returns the value of our taint on the Node: the kind of the event that it was first cordoned for. It is
+// empty if the Node does not have the taint. It reads the cache, and what was written since.
+func TaintValue(n *Nodes, name string) string {
+	current, _ := n.patcher.latest(name)
+	if current == nil {
+		return ""
+	}
+	if i := slices.IndexFunc(current.Spec.Taints, n.cfg.isTaint); i >= 0 {
+		return current.Spec.Taints[i].Value
+	}
+	return ""
+}
+
 // Stays reports whether the Node is Ready and nobody drains it: it is schedulable, without the mark of an agent, which
 // may use another taint than this one, and without a taint of Karpenter or the Cluster Autoscaler. It reads the cache
 // only.

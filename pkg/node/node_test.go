@@ -85,6 +85,7 @@ func TestStays(t *testing.T) {
 
 func TestUntainted(t *testing.T) {
 	n := &Nodes{cfg: defaults, informer: cache.NewSharedIndexInformer(nil, &corev1.Node{}, 0, cache.Indexers{})}
+	n.patcher = &patcher{nodes: n.informer.GetStore()}
 	for name, taints := range map[string]func(*corev1.Node){
 		"none": func(*corev1.Node) {}, "other": tainted(defaults.TaintKey, corev1.TaintEffectNoExecute),
 		"ours": tainted(defaults.TaintKey, corev1.TaintEffectNoSchedule),
@@ -96,6 +97,9 @@ func TestUntainted(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]bool{"none": true, "other": true, "ours": false, "gone": false} {
+		if value := TaintValue(n, name); (value == "v") != (name == "ours") {
+			t.Errorf("%s: the taint has the value %q", name, value)
+		}
 		if got := Untainted(n, name); got != want {
 			t.Errorf("%s: got %v", name, got)
 		}
