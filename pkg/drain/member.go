@@ -72,6 +72,9 @@ func handOverPod(p *corev1.Pod) *handover.Pod {
 		Node: p.Spec.NodeName, Ready: podutils.IsPodReady(p), Deleting: p.DeletionTimestamp != nil, Labels: p.Labels,
 		Annotations: map[string]string{},
 	}
+	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+		out.IP = "" // another pod may have it now
+	}
 	if owner := metav1.GetControllerOf(p); owner != nil {
 		out.Controller = owner.Kind + "/" + owner.Name
 	}

@@ -347,3 +347,19 @@ func TestReleaseEndsWithContext(t *testing.T) {
 		}
 	})
 }
+
+// TestTwoPodsWithOneAddress: a pod that has failed may still show the address that another one has now. Each has a
+// connection of its own: members are asked at once, and a connection is for one question at a time.
+func TestTwoPodsWithOneAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leader, replica := pair()
+		f := newFakes()
+		f.servers[leaderAt] = f.answering(plain(text(leader)))
+		f.servers[replicaAt] = f.answering(plain(text(replica)))
+		r := request()
+		for i := range 6 {
+			r.Peers = append(r.Peers, pod(fmt.Sprintf("old-%d", i), "10.0.0.2"))
+		}
+		f.release(t, r)
+	})
+}

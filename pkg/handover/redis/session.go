@@ -19,12 +19,16 @@ type session struct {
 	options Options
 
 	mu      sync.Mutex
-	servers map[string]*server           // by address
+	servers map[serverKey]*server
 	secrets map[string]map[string][]byte // by namespace and name
 }
 
+// serverKey is a pod and the address of its server. The address alone is not enough: a pod that has failed may still show
+// the one that another pod has now.
+type serverKey struct{ namespace, pod, address string }
+
 func newSession(o Options) *session {
-	return &session{options: o, servers: map[string]*server{}, secrets: map[string]map[string][]byte{}}
+	return &session{options: o, servers: map[serverKey]*server{}, secrets: map[string]map[string][]byte{}}
 }
 
 // close closes all connections.
@@ -72,13 +76,14 @@ func (s *session) server(
 	if err != nil {
 		return nil, err
 	}
+	key := serverKey{pod.Namespace, pod.Name, address}
 	s.mu.Lock()
-	known := s.servers[address]
+	known := s.servers[key]
 	if known == nil {
 		known = &server{pod: pod.Name, dial: func(ctx context.Context) (net.Conn, error) {
 			return s.dial(ctx, address, secret, as.Annotations[handover.ServerNameAnnotation])
 		}, username: string(secret[username]), password: string(secret[password])}
-		s.servers[address] = known
+		s.servers[key] = known
 	}
 	s.mu.Unlock()
 	return known, known.connect(ctx)
