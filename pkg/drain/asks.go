@@ -81,12 +81,12 @@ func (h *handOvers) find(pod Pod) *asked {
 }
 
 // start asks whether the pod may be evicted, in a goroutine that evicts it if it may: no answer is used later than it
-// was given. The goroutine ends with these requests. It returns false if another drain was faster to take the turn of
-// the namespace, or to reserve the disruption.
-func (h *handOvers) start(ctx context.Context, release Release) bool {
+// was given. The goroutine ends with these requests. It returns what the pod waits for if another drain was faster to take
+// the turn of the namespace, or to reserve the disruption; else nothing.
+func (h *handOvers) start(ctx context.Context, release Release) (lost WaitReason) {
 	pod, budget := release.Removal.Pod, release.Removal.Budget
 	if release.TakeTurn && !h.drainer.turns.take(pod.Namespace) {
-		return false
+		return GroupBehind
 	}
 	endTurn := func() {
 		if release.TakeTurn {
@@ -95,7 +95,7 @@ func (h *handOvers) start(ctx context.Context, release Release) bool {
 	}
 	if budget != "" && !h.drainer.pdbs.reserveForCall(budget, pod.Name, release.Until) {
 		endTurn()
-		return false
+		return BlockedByBudget
 	}
 	asking, cancel := context.WithDeadline(ctx, release.Until)
 	h.begin(release, cancel)
@@ -104,7 +104,7 @@ func (h *handOvers) start(ctx context.Context, release Release) bool {
 		defer cancel()
 		h.run(ctx, asking, release)
 	})
-	return true
+	return ""
 }
 
 // begin records that the pod is asked.

@@ -276,9 +276,10 @@ func (r *run) act(ctx context.Context, step Step) {
 		r.wakeBy(time.Now().Add(contentionPause))
 	}
 	for _, release := range step.Release {
-		r.owners.tell(release.Removal.Pod.UID)
-		if !r.removals.handOvers.start(ctx, release) {
-			postpone(release.Removal.Pod, BlockedByBudget)
+		if lost := r.removals.handOvers.start(ctx, release); lost != "" {
+			postpone(release.Removal.Pod, lost)
+		} else if release.Evict {
+			r.owners.tell(release.Removal.Pod.UID)
 		}
 	}
 	for _, removal := range step.Evict {

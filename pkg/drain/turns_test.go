@@ -26,3 +26,30 @@ func TestAnswerAboutAnEarlierGroup(t *testing.T) {
 		}
 	})
 }
+
+// TestLostTurnIsNoDemand: a pod that has lost the race for the turn of its namespace waits for its group, and keeps no
+// disruption of its budget from other drains.
+func TestLostTurnIsNoDemand(t *testing.T) {
+	virtual(t, "", func(t *testing.T) {
+		c := newCluster(t, newPDB(1))
+		c.start(defaults)
+		r, err := newRun(c.drainer, c.target("n", time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pod := Pod{Namespace: "x", Name: "a", UID: "uid-a", Budgets: []string{"x/b"}, HandOver: HandOver{Kind: "test", Pod: &handover.Pod{}}}
+		later := newWaiter("later", 2*time.Hour)
+		demand := func() int {
+			r.act(c.ctx, Step{Release: []Release{{Removal: Removal{Pod: pod, Budget: "x/b"}, TakeTurn: true, Until: time.Now()}}})
+			return c.drainer.pdbs.allows(t, later)
+		}
+		r.budgetsRead = map[string]struct{}{"x/b": {}}
+		if !c.drainer.turns.take("x") {
+			t.Fatal("the turn is taken")
+		}
+		expectAllowed(t, demand(), 1, "when another drain has the turn")
+		c.drainer.turns.end("x")
+		c.drainer.pdbs.mustReserve(t, "other")
+		expectAllowed(t, demand(), -1, "when another drain has the disruption")
+	})
+}
