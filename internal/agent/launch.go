@@ -180,8 +180,8 @@ func (l *launcher) drainOverdue(ctx context.Context, e event.Event, w readinessW
 // confirm returns nil when Auto Scaling confirms that the instance is launching, and whether into the warm
 // pool. The error is autoscaling.ErrGone if the action is over, or neither Auto Scaling nor the cluster knows
 // the instance, and errContradicted if Auto Scaling contradicts the message for the whole timeout. While Auto
-// Scaling does not say the state, a heartbeat confirms the launch, and a hook that is missing ends it. It calls answered
-// when Auto Scaling contradicts the message.
+// Scaling does not say the state, a heartbeat confirms the launch, and a hook that is missing ends it. It calls
+// answered when Auto Scaling contradicts the message.
 func (l *launcher) confirm(ctx context.Context, e event.Event, answered func()) (toPool bool, err error) {
 	start := time.Now()
 	err = l.confirmer.poll(ctx, e, "confirm the launch", func() (err error) {

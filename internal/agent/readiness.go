@@ -189,8 +189,8 @@ func (w *readinessWait) protect(ctx context.Context) {
 }
 
 // askServer sets what the node lacks to what the API server knows, and returns the number of calls that took.
-// It asks until there is an answer, or Auto Scaling ends the action: only an answer can abandon a launch. Without one the
-// default result of the hook decides.
+// It asks until there is an answer, or Auto Scaling ends the action: only an answer can abandon a launch. Without one
+// the default result of the hook decides.
 func (w *readinessWait) askServer(ctx context.Context) (calls int, err error) {
 	err = w.retry(ctx, "check the readiness of the node", func() (err error) {
 		calls++

@@ -17,8 +17,8 @@ type groupsOfInstances interface {
 }
 
 // requestLimit lets the agent act on one request or alarm of each group at a time. AWS cannot confirm requests, and
-// CloudWatch confirms an alarm that anyone has put who may put one. So whoever forges them takes the nodes of a group one
-// by one, and not all at once.
+// CloudWatch confirms an alarm that anyone has put who may put one. So whoever forges them takes the nodes of a group
+// one by one, and not all at once.
 type requestLimit struct {
 	groups  groupsOfInstances
 	retries retrier
@@ -28,8 +28,8 @@ type requestLimit struct {
 	busy map[string]chan struct{} // by group; closed at the end of the request
 }
 
-// do acts on a request or an alarm when its turn has come. It returns when the instance has left its group, if that replaces it:
-// the next request of the group waits for this.
+// do acts on a request or an alarm when its turn has come. It returns when the instance has left its group, if that
+// replaces it: the next request of the group waits for this.
 func (l *requestLimit) do(
 	ctx context.Context, e event.Event, act func(context.Context, event.Event) (Outcome, error),
 ) (Outcome, error) {

@@ -99,9 +99,9 @@ func (t *terminator) run(
 	})
 }
 
-// terminate confirms the event, drains the instance while the lifecycle action is held, and then completes the action. If
-// Auto Scaling does not know the token, the action may have ended, and another one of the hook may hold the instance,
-// whose node has got pods in between: that one is completed after a drain of its own.
+// terminate confirms the event, drains the instance while the lifecycle action is held, and then completes the action.
+// If Auto Scaling does not know the token, the action may have ended, and another one of the hook may hold the
+// instance, whose node has got pods in between: that one is completed after a drain of its own.
 func (t *terminator) terminate(ctx context.Context, e event.Event) (Outcome, error) {
 	n, _ := t.nodes.Find(e.InstanceID)
 	cordoned := t.barrier.announceNode(n)
@@ -153,8 +153,8 @@ func (t *terminator) drainInstance(ctx context.Context, e event.Event) (Outcome,
 	return t.drainNode(ctx, e, n, cordoned)
 }
 
-// drainConfirmed is drainInstance for an event that AWS has confirmed. n is the Node that the instance had before, if it
-// had one.
+// drainConfirmed is drainInstance for an event that AWS has confirmed. n is the Node that the instance had before, if
+// it had one.
 func (t *terminator) drainConfirmed(
 	ctx context.Context, e event.Event, n node.Node, cordoned func(),
 ) (Outcome, error) {

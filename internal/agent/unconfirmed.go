@@ -9,9 +9,10 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/node"
 )
 
-// confirmHook runs confirm for the event of a lifecycle action, which calls answered at the first answer of Auto Scaling.
-// The action is held only while there is none: whoever can write to the queue could otherwise have the agent send any
-// number of heartbeats. Neither the tags of the group in the message nor its hooks are read before: it may not exist.
+// confirmHook runs confirm for the event of a lifecycle action, which calls answered at the first answer of Auto
+// Scaling. The action is held only while there is none: whoever can write to the queue could otherwise have the agent
+// send any number of heartbeats. Neither the tags of the group in the message nor its hooks are read before: it may not
+// exist.
 func (c *confirmer) confirmHook(
 	ctx context.Context, e event.Event, confirm func(ctx context.Context, answered func()) error,
 ) error {

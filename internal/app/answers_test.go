@@ -33,7 +33,7 @@ func TestAnswers(t *testing.T) {
 				var a answers
 				ended := make(chan error)
 				rt := a.wrap(roundTripper(func(*http.Request) (*http.Response, error) { return nil, <-ended }))
-				send := func() { _, _ = rt.RoundTrip(nil) } //nolint:bodyclose // there is none
+				send := func() { _, _ = rt.RoundTrip(nil) }
 				for _, err := range tt.ends {
 					go send()
 					time.Sleep(time.Second)

@@ -157,7 +157,8 @@ func (o *Observer) failed(api, operation string, err error) {
 	o.log.Warn().Str("api", api).Str("operation", operation).Err(err).Msg("call failed, retrying")
 }
 
-// EventDropped records that a Kubernetes Event is not written. One on a Node says how its drain goes, and no other does.
+// EventDropped records that a Kubernetes Event is not written. One on a Node says how its drain goes, and no other
+// does.
 func (o *Observer) EventDropped(object, name, reason string, err error) {
 	o.metrics.eventsDropped.WithLabelValues(object).Inc()
 	level := zerolog.DebugLevel

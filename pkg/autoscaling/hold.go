@@ -80,8 +80,8 @@ func (h *Hooks) sendHeartbeats(ctx context.Context, a Action) error {
 	}
 }
 
-// interval is half of the hook's timeout, less up to a tenth, so that the heartbeats of many actions spread. The group of
-// an action that is not confirmed may not exist: its hooks are not read for that.
+// interval is half of the hook's timeout, less up to a tenth, so that the heartbeats of many actions spread. The group
+// of an action that is not confirmed may not exist: its hooks are not read for that.
 func (h *Hooks) interval(ctx context.Context, a Action) time.Duration {
 	t := shortest
 	if !a.inTurn || h.hooks.has(a.Group) {

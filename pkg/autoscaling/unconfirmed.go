@@ -58,8 +58,8 @@ func (u *unconfirmed) MemberInTurn(ctx context.Context, instanceID string) (Memb
 	return u.members.Do(ctx, instanceID)
 }
 
-// HoldUnconfirmed is Hold for an action that Auto Scaling has not confirmed. It sends heartbeats, in turn, only if there
-// is no answer for unconfirmedAfter, and until the context unanswered ends.
+// HoldUnconfirmed is Hold for an action that Auto Scaling has not confirmed. It sends heartbeats, in turn, only if
+// there is no answer for unconfirmedAfter, and until the context unanswered ends.
 func (h *Hooks) HoldUnconfirmed(
 	ctx, unanswered context.Context, a Action, work func(ctx context.Context) error,
 ) error {

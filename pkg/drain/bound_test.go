@@ -99,7 +99,7 @@ func tolerant(p *corev1.Pod) {
 
 // TestPodsThatReturn: a controller that puts its pods back on the node is asked once, and holds nothing up.
 func TestPodsThatReturn(t *testing.T) {
-	any := func(*corev1.Pod) {}
+	same := func(*corev1.Pod) {}
 	for _, tt := range []struct {
 		name     string
 		change   func(*corev1.Pod)
@@ -108,7 +108,7 @@ func TestPodsThatReturn(t *testing.T) {
 		requests []string
 	}{
 		{"they tolerate every taint", tolerant, time.Hour, []string{"x/back-2"}, []string{"evict n/back-0", "evict n/job", "evict n/back-1"}},
-		{"they name the node", any, time.Hour, []string{"x/back-3"}, []string{"evict n/back-0", "evict n/job", "evict n/back-1", "evict n/back-2"}},
+		{"they name the node", same, time.Hour, []string{"x/back-3"}, []string{"evict n/back-0", "evict n/job", "evict n/back-1", "evict n/back-2"}},
 		{
 			"they have opted out meanwhile", func(p *corev1.Pod) {
 				tolerant(p)

@@ -116,8 +116,7 @@ func TestMayBeGone(t *testing.T) {
 		return apierrors.NewNotFound(schema.GroupResource{Resource: kind}, name)
 	}
 	forged := deniedBy("guard.example.com", http.StatusNotFound)
-	var status *apierrors.StatusError
-	if errors.As(forged, &status) {
+	if status, ok := errors.AsType[*apierrors.StatusError](forged); ok {
 		status.ErrStatus.Reason = metav1.StatusReasonNotFound
 		status.ErrStatus.Details = &metav1.StatusDetails{Kind: "pods", Name: "a"}
 	}

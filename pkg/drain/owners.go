@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// Owners is what a drain knows of the controllers of a node's pods: which pods it has asked them to move, and which they
-// have put on the node since. A drain that repeats another one gets it by Target.Earlier. The zero value knows nothing.
+// Owners is what a drain knows of the controllers of a node's pods: which pods it has asked them to move, and which
+// they have put on the node since. A drain that repeats another one gets it by Target.Earlier. The zero value knows
+// nothing.
 type Owners struct {
 	byName map[string]*controller
 	pods   map[string]ownedPod // by UID

@@ -36,7 +36,7 @@ const defaultGrace = corev1.DefaultTerminationGracePeriodSeconds * time.Second
 // Environment is what a Drainer must know about nodes and about its own process.
 type Environment struct {
 	Taint       corev1.Taint             // that a node has while it is drained
-	TaintValue  func(node string) string // its value on the node, which names the event; empty if it is not known; may be nil
+	TaintValue  func(node string) string // its value on the node, which names the event; may be empty, or nil
 	Unreachable func(node string) bool   // reports whether the node is not Ready, or gone
 	Dead        func(node string) bool   // reports whether its kubelet does not answer, or the node is gone; may be nil
 	Untainted   func(node string) bool   // reports whether the watch shows the node without the taint

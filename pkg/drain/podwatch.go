@@ -71,8 +71,8 @@ func newPodWatch(d *Drainer, node string, changed func(), added func(*record)) (
 }
 
 // AwaitPod returns nil when a pod is on the node, which was cordoned at the time since, that must leave it and that an
-// earlier drain has not known, nor told its controller to keep away; or the cause of ctx's end. A list verifies what the
-// watch shows, which may be behind.
+// earlier drain has not known, nor told its controller to keep away; or the cause of ctx's end. A list verifies what
+// the watch shows, which may be behind.
 func (d *Drainer) AwaitPod(ctx context.Context, node string, since time.Time, earlier *Owners) error {
 	changed := make(chan struct{}, 1)
 	w, err := newPodWatch(d, node, func() {
@@ -151,8 +151,8 @@ func (w *podWatch) claims() []string {
 func (w *podWatch) isBehind() bool { return w.suspect.Load() || len(w.unshown) > 0 }
 
 // relist lists the pods from the API server, not from its cache, and corrects what the watch shows. A list that fails
-// gets more time at the next try, but it does not last longer than until the end of the drain, or for lastListTimeout if
-// that has come: an API server before Kubernetes 1.31 reads all pods of the cluster from etcd for it.
+// gets more time at the next try, but it does not last longer than until the end of the drain, or for lastListTimeout
+// if that has come: an API server before Kubernetes 1.31 reads all pods of the cluster from etcd for it.
 func (w *podWatch) relist(ctx context.Context, end time.Time) ([]*record, error) {
 	before := w.shown()
 	timeout := min(readTimeout<<min(w.failures, 2), max(time.Until(end), lastListTimeout))

@@ -239,8 +239,8 @@ func (p *progressReporter) reportWait(w Waiting) (again time.Time) {
 // LeftReasons lists the reasons for which a pod can be on a node when its drain has ended.
 func LeftReasons() []WaitReason {
 	return []WaitReason{
-		BlockedByBudget, Misconfigured, RefusedByWebhook, OptedOut, WaitedFor, BackingOff, LaterTier, HandingOver, GroupBehind,
-		Restarting, Terminating, Requested, WaitReason(PutBack),
+		BlockedByBudget, Misconfigured, RefusedByWebhook, OptedOut, WaitedFor, BackingOff, LaterTier, HandingOver,
+		GroupBehind, Restarting, Terminating, Requested, WaitReason(PutBack),
 	}
 }
 

@@ -30,7 +30,8 @@ type reconciles struct {
 	added   chan struct{} // receives after a group was added
 }
 
-// pendingReconcile is a group of which pods were evicted. The lock of reconciles guards it, except what does not change.
+// pendingReconcile is a group of which pods were evicted. The lock of reconciles guards it, except what does not
+// change.
 type pendingReconcile struct {
 	pod        handover.Pod // one of them
 	reconciler handover.Reconciler

@@ -156,8 +156,8 @@ func (r *run) target() Target {
 // decide returns the next step, given the pods on the node.
 func (r *run) decide(ctx context.Context, records []*record) Step {
 	s := State{
-		Since: r.node.Since, Started: r.started, Unreachable: r.drainer.rules.Unreachable(r.node.Name), EmptyAt: r.volumes.emptyAt,
-		DeadSince: r.observeKubelet(), TierSince: r.tierSince,
+		Since: r.node.Since, Started: r.started, EmptyAt: r.volumes.emptyAt,
+		Unreachable: r.drainer.rules.Unreachable(r.node.Name), DeadSince: r.observeKubelet(), TierSince: r.tierSince,
 		Budgets: map[string]Budget{}, SchedulerWait: r.drainer.delay.wait(), TurnsTaken: map[string]bool{},
 	}
 	r.owners.add(records, r.node.Since)

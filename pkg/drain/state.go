@@ -7,7 +7,7 @@ type State struct {
 	Since       time.Time         // when the node was cordoned to be drained
 	Started     time.Time         // when this process began the drain, which may be after the deadline
 	Unreachable bool              // no kubelet may report the end of pods: the node is not Ready, or gone
-	DeadSince   time.Time         // since when no kubelet counts grace periods: its Node is Unknown or gone; zero if one does
+	DeadSince   time.Time         // since when no kubelet counts grace periods; zero if one does
 	Pods        []Pod             // every pod on the node
 	Budgets     map[string]Budget // the PodDisruptionBudgets of these pods, by NAMESPACE/NAME
 	EmptyAt     time.Time         // when the last pod was gone; zero if one is left

@@ -78,12 +78,12 @@ const ReservationNotice = 2 * time.Minute
 // guide, "Monitor Capacity Blocks using EventBridge").
 const BlockLead = 30 * time.Minute
 
-// BlockNotice is the time between the warning that a Capacity Block ends and the termination of its instances. EC2 sends
-// the warning 40 minutes before the end (EC2 user guide, "Monitor Capacity Blocks using EventBridge").
+// BlockNotice is the time between the warning that a Capacity Block ends and the termination of its instances. EC2
+// sends the warning 40 minutes before the end (EC2 user guide, "Monitor Capacity Blocks using EventBridge").
 const BlockNotice = 40*time.Minute - BlockLead
 
-// ShortestNotice returns how long before it takes the instance AWS sends an event of the kind at least; zero if it sends
-// none before, or the event can be compared with AWS's own schedule.
+// ShortestNotice returns how long before it takes the instance AWS sends an event of the kind at least; zero if it
+// sends none before, or the event can be compared with AWS's own schedule.
 func (k Kind) ShortestNotice() time.Duration {
 	switch k { //nolint:exhaustive // The others announce no end, or EC2 has it in its schedule.
 	case SpotInterruption:

@@ -76,8 +76,8 @@ type entity struct {
 	resolved bool
 }
 
-// affected returns the instances among a Health event's entities, each once, up to MaxInstances. One that is listed twice is
-// resolved only if both entries are.
+// affected returns the instances among a Health event's entities, each once, up to MaxInstances. One that is listed
+// twice is resolved only if both entries are.
 func affected(detail *fields) []entity {
 	var list []json.RawMessage
 	if detail.has("affectedEntities") && json.Unmarshal(detail.raw["affectedEntities"], &list) != nil {

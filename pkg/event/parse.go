@@ -8,9 +8,9 @@ import (
 // MaxBody is the longest body that Parse reads, in bytes: the longest message that SQS carries.
 const MaxBody = 1 << 20
 
-// MaxInstances is the most instances that one message may name. AWS Health splits an event whose list would make it longer
-// than 256 KB (AWS Health user guide, "Viewing paginated lists of AWS Health events on EventBridge"); an entity with the
-// id of an instance, a status and a time has 95 bytes at least.
+// MaxInstances is the most instances that one message may name. AWS Health splits an event whose list would make it
+// longer than 256 KB (AWS Health user guide, "Viewing paginated lists of AWS Health events on EventBridge"); an entity
+// with the id of an instance, a status and a time has 95 bytes at least.
 const MaxInstances = 3000
 
 // maxEnvelopes is how often a notification may be wrapped: an EventBridge event that came through an SNS

@@ -113,7 +113,9 @@ func (e *Events) event(ref corev1.ObjectReference, reason, message string, warni
 	}
 	now := metav1.Now()
 	return &corev1.Event{
-		ObjectMeta:     metav1.ObjectMeta{Name: util.GenerateEventName(ref.Name, e.uniqueTime(now.Time)), Namespace: namespace},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: util.GenerateEventName(ref.Name, e.uniqueTime(now.Time)), Namespace: namespace,
+		},
 		InvolvedObject: ref, Reason: reason, Message: text.Cut(message, longestMessage), Type: kind, Count: 1,
 		FirstTimestamp: now, LastTimestamp: now,
 		Source: corev1.EventSource{Component: e.component}, ReportingController: e.component,

@@ -128,8 +128,8 @@ func newHandler(n *Nodes) cache.ResourceEventHandler {
 	}
 }
 
-// OnRegistration has f called with the name of each Node that registers while Run runs, also of one that replaces another
-// one of the name. It must be called before Run. f must not block.
+// OnRegistration has f called with the name of each Node that registers while Run runs, also of one that replaces
+// another one of the name. It must be called before Run. f must not block.
 func (n *Nodes) OnRegistration(f func(name string)) { n.registered = f }
 
 // Run watches the Nodes of the cluster until ctx ends.

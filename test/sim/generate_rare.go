@@ -109,7 +109,7 @@ func (g rareGenerator) restarted() {
 		w.Unready = g.chance(8)
 	})
 	if g.chance(2) {
-		requestGenerator{g.generator}.set("DRAIN_SINGLE_REPLICAS", "restart")
+		requestGenerator(g).set("DRAIN_SINGLE_REPLICAS", "restart")
 	}
 }
 

@@ -163,11 +163,11 @@ func (j boundJudge) mostRemovals(owner types.UID, r removal) int {
 	return drains * (2*pods + max(pods, 2) + 2)
 }
 
-// mayStay reports whether a pod may stay on a node that is drained, because its controller has put it back: it tolerates
-// the taint, or fits no other node, or the agent has moved as many others of it before.
+// mayStay reports whether a pod may stay on a node that is drained, because its controller has put it back: it
+// tolerates the taint, or fits no other node, or the agent has moved as many others of it before.
 func (j boundJudge) mayStay(c *cluster, p *podLife, m marking) bool {
 	owner := metav1.GetControllerOfNoCopy(p)
-	if owner == nil || !p.CreationTimestamp.Time.After(m.from.Add(-time.Second)) {
+	if owner == nil || !p.CreationTimestamp.After(m.from.Add(-time.Second)) {
 		return false
 	}
 	if toleratesAll(p.Pod) || isPinned(p.Pod) {
@@ -239,8 +239,8 @@ func (j boundJudge) isHeld(id string, at time.Time) bool {
 // shutDown is how long before the end of a machine EC2 may say that it shuts it down.
 const shutDown = 30 * time.Second
 
-// earliestDeadline returns the earliest deadline that a drain of an instance may have at a time, as far as what AWS does
-// with it says that.
+// earliestDeadline returns the earliest deadline that a drain of an instance may have at a time, as far as what AWS
+// does with it says that.
 func (j boundJudge) earliestDeadline(install, id string, at time.Time) (earliest time.Time, known bool) {
 	cfg := j.configs[install]
 	add := func(t time.Time) {

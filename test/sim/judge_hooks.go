@@ -29,7 +29,7 @@ func (j hookJudge) judgeAction(a awsim.Action) {
 	j.isCompleted(c, h, a)
 	drainJudge(j).heartbeatsKept(c, h, a)
 	if !launch {
-		boundJudge{podJudge{j.judge}}.judgeDrain(c, h, a)
+		boundJudge{podJudge(j)}.judgeDrain(c, h, a)
 	}
 	if launch {
 		j.launchIsReady(c, h, a)
@@ -198,7 +198,8 @@ func (j hookJudge) nodeIsEmpty(c *cluster, h Hook, a awsim.Action) {
 	settled := m.from.Add(j.configs[h.Install].Drain.Settle - c.Timing.Watch)
 	j.countLatePods(c, a, settled)
 	left := slices.IndexFunc(j.podsOn(c, a.InstanceID, a.ClosedAt), func(p *podLife) bool {
-		return !marked && !j.cannot(c, a) || marked && !p.bound.After(settled) && !boundJudge{podJudge{j.judge}}.mayStay(c, p, m)
+		mayStay := boundJudge{podJudge(j)}.mayStay(c, p, m)
+		return !marked && !j.cannot(c, a) || marked && !p.bound.After(settled) && !mayStay
 	})
 	if left >= 0 {
 		j.violate("node empty", a.ClosedAt, "hook %s of %s completed while pod %s is on the node", a.Hook, a.InstanceID,

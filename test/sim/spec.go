@@ -80,7 +80,7 @@ type Hook struct {
 // Workload is the pods of a controller.
 type Workload struct {
 	Name     string
-	Kind     string // deployment, statefulset, job or bare; or operated: a pod on each node, of no DaemonSet; or restarted: a Deployment
+	Kind     string // deployment, statefulset, job, bare, operated (a pod on each node) or restarted (a Deployment)
 	Replicas int
 	Grace    time.Duration // the termination grace period
 	Stop     time.Duration // how long a pod really takes to stop

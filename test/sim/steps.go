@@ -28,7 +28,7 @@ func (w events) runSteps(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if err := w.do(ctx, s); err != nil { //nolint:contextcheck // What it starts lives until Close.
+		if err := w.do(ctx, s); err != nil {
 			w.log.add("step", s.Do, "on", s.On, "skipped", err)
 		}
 	}
@@ -40,7 +40,7 @@ func (w events) do(ctx context.Context, s Step) error {
 	case "mislead-launch", "flood":
 		return forger{w}.aboutNoNode(ctx, s)
 	case "suspend":
-		return groupEvents{w}.suspend(s)
+		return groupEvents{w}.suspend(s) //nolint:contextcheck // What it starts lives until Close.
 	case "lose":
 		w.lose(s)
 		return nil
@@ -54,7 +54,7 @@ func (w events) do(ctx context.Context, s Step) error {
 	case "restart":
 		return w.restart(s)
 	}
-	return w.doToNode(s)
+	return w.doToNode(s) //nolint:contextcheck // What it starts lives until Close.
 }
 
 // doToNode does a step that happens to a node.

@@ -78,8 +78,10 @@ func (c deployments) setOf(d *appsv1.Deployment) *appsv1.ReplicaSet {
 	set := &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: name.Namespace, Name: name.Name,
-			Annotations:     map[string]string{revisionAnnotation: strconv.Itoa(len(c.setsOf(d)) + 1)},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind("Deployment"))},
+			Annotations: map[string]string{revisionAnnotation: strconv.Itoa(len(c.setsOf(d)) + 1)},
+			OwnerReferences: []metav1.OwnerReference{
+				*metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind("Deployment")),
+			},
 		},
 		Spec: appsv1.ReplicaSetSpec{Replicas: new(int32(0)), Template: *d.Spec.Template.DeepCopy()},
 	}

@@ -13,26 +13,27 @@
 // initial events, bookmarks, timeouts, resource versions that have expired; creation, update, status, merge and
 // strategic merge patches, optimistic locking, dry runs, UID and resource version preconditions; graceful deletion of
 // pods, whose grace period a second deletion can shorten; evictions within one budget, refused by two, of pods that
-// are not healthy, ended, pending or deleted; finalizers of pods; webhooks on evictions and deletions that allow or refuse
-// them, with any code and reason, after any time or never, and both failure policies; the end of requests after a
-// minute. Encodings are protobuf and JSON.
+// are not healthy, ended, pending or deleted; finalizers of pods; webhooks on evictions and deletions that allow or
+// refuse them, with any code and reason, after any time or never, and both failure policies; the end of requests after
+// a minute. Encodings are protobuf and JSON.
 //
-// The controllers, each as slow as Timing says: Deployments, ReplicaSets, StatefulSets, DaemonSets and Jobs (backoffLimit, the
-// podFailurePolicy that ignores disrupted pods), and owners that behave like DaemonSets and have another kind; volumes
-// that are attached to the nodes of their pods, and detached later; the scheduler, with a view of nodes and pods that
-// is SchedulerLag old (taints, node selectors, required node affinity, unschedulable nodes, allocatable pods, fewest pods first,
-// rather not PreferNoSchedule); kubelets (pods start, become Ready, work after SIGTERM as long as WorkAnnotation says
-// and are killed at the end of their grace period); node lifecycle (a node without a kubelet is unreachable after
-// NodeLost, taints follow); eviction for NoExecute taints after tolerationSeconds; the disruption controller; and the
-// garbage collection of pods without a Node. StopKubelet, StartKubelet and Restart are what happens to machines.
+// The controllers, each as slow as Timing says: Deployments, ReplicaSets, StatefulSets, DaemonSets and Jobs
+// (backoffLimit, the podFailurePolicy that ignores disrupted pods), and owners that behave like DaemonSets and have
+// another kind; volumes that are attached to the nodes of their pods, and detached later; the scheduler, with a view of
+// nodes and pods that is SchedulerLag old (taints, node selectors, required node affinity, unschedulable nodes,
+// allocatable pods, fewest pods first, rather not PreferNoSchedule); kubelets (pods start, become Ready, work after
+// SIGTERM as long as WorkAnnotation says and are killed at the end of their grace period); node lifecycle (a node
+// without a kubelet is unreachable after NodeLost, taints follow); eviction for NoExecute taints after
+// tolerationSeconds; the disruption controller; and the garbage collection of pods without a Node. StopKubelet,
+// StartKubelet and Restart are what happens to machines.
 //
 // Faults, for all clients or some, are those of Effect, and BreakWatches and Expire.
 //
 // # What is not modeled
 //
 // Authentication, admission except for webhooks and default tolerations, validation, versions, server-side apply,
-// finalizers of other objects, owners' garbage collection, strategies of Deployments other than one pod more, preemption, pod affinity and
-// topology spread, resources other than the number of pods, that only one node can have a volume,
-// heartbeats of kubelets, Events of controllers. Pages of a list are of the latest version, not of that of the first
-// page.
+// finalizers of other objects, owners' garbage collection, strategies of Deployments other than one pod more,
+// preemption, pod affinity and topology spread, resources other than the number of pods, that only one node can have a
+// volume, heartbeats of kubelets, Events of controllers. Pages of a list are of the latest version, not of that of the
+// first page.
 package kube

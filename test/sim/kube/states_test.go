@@ -48,7 +48,7 @@ func TestWebhooks(t *testing.T) {
 				start := time.Now()
 				err := client.CoreV1().Pods("shop").Delete(t.Context(), "a", metav1.DeleteOptions{})
 				code := int32(0)
-				if status, ok := err.(apierrors.APIStatus); ok { //nolint:errorlint // The client wraps nothing.
+				if status, ok := err.(apierrors.APIStatus); ok {
 					code = status.Status().Code
 				}
 				if took := time.Since(start); took != c.takes || code != c.code || apierrors.ReasonForError(err) != c.why {

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// storage attaches the volumes of claims to the nodes of pods, and detaches them when the pods have left. That two nodes
-// cannot have one volume is not modeled. A claim is bound to the volume of its own name.
+// storage attaches the volumes of claims to the nodes of pods, and detaches them when the pods have left. That two
+// nodes cannot have one volume is not modeled. A claim is bound to the volume of its own name.
 type storage struct{ *loop }
 
 // forceDetach is how long volumes stay attached to a node without a kubelet.

@@ -231,9 +231,11 @@ func (s *store) put(actor string, r resource, before *entry, after Object) *entr
 func specChanged(before, after Object) bool {
 	switch old := before.(type) {
 	case *policyv1.PodDisruptionBudget:
-		return !apiequality.Semantic.DeepEqual(old.Spec, after.(*policyv1.PodDisruptionBudget).Spec) //nolint:forcetypeassert // See replace.
+		spec := after.(*policyv1.PodDisruptionBudget).Spec //nolint:forcetypeassert // See replace.
+		return !apiequality.Semantic.DeepEqual(old.Spec, spec)
 	case *appsv1.Deployment:
-		return !apiequality.Semantic.DeepEqual(old.Spec, after.(*appsv1.Deployment).Spec) //nolint:forcetypeassert // See replace.
+		spec := after.(*appsv1.Deployment).Spec //nolint:forcetypeassert // See replace.
+		return !apiequality.Semantic.DeepEqual(old.Spec, spec)
 	}
 	return false
 }

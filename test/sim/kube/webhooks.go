@@ -29,7 +29,7 @@ type Webhook struct {
 	Code        int32               // of the refusal; 403 with the reason Forbidden if it is zero
 	Reason      metav1.StatusReason // of a refusal with a code; webhooks often leave it out
 	Answers     time.Duration       // how long it takes
-	Timeout     time.Duration       // timeoutSeconds: if it is not zero, it ends a call without Answers, or with longer ones
+	Timeout     time.Duration       // timeoutSeconds: it ends a call without Answers, or with longer ones
 	Ignores     bool                // failurePolicy Ignore: a request goes on without an answer. Otherwise it fails
 }
 
@@ -89,8 +89,8 @@ func (c *call) review(ctx context.Context, hooks []*Webhook) error {
 	return nil
 }
 
-// denial returns how the webhook refuses a request, or nil. Source: apiserver/pkg/admission/plugin/webhook/errors of the
-// API server: the status is that of the webhook.
+// denial returns how the webhook refuses a request, or nil. Source: apiserver/pkg/admission/plugin/webhook/errors of
+// the API server: the status is that of the webhook.
 func (h *Webhook) denial() error {
 	switch {
 	case h.isLate() && h.Ignores, h.Allows && !h.isLate():
