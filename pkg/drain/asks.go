@@ -81,8 +81,8 @@ func (h *handOvers) find(pod Pod) *asked {
 }
 
 // start asks whether the pod may be evicted, in a goroutine that evicts it if it may: no answer is used later than it
-// was given. The goroutine ends with these requests. It returns what the pod waits for if another drain was faster to take
-// the turn of the namespace, or to reserve the disruption; else nothing.
+// was given. The goroutine ends with these requests. It returns what the pod waits for if another drain was faster to
+// take the turn of the namespace, or to reserve the disruption; else nothing.
 func (h *handOvers) start(ctx context.Context, release Release) (lost WaitReason) {
 	pod, budget := release.Removal.Pod, release.Removal.Budget
 	if release.TakeTurn && !h.drainer.turns.take(pod.Namespace) {

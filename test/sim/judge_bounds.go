@@ -243,21 +243,14 @@ const shutDown = 30 * time.Second
 // does with it says that.
 func (j boundJudge) earliestDeadline(install, id string, at time.Time) (earliest time.Time, known bool) {
 	cfg := j.configs[install]
+	earliest, known = j.earliestEnd(cfg.Drain.Timeout, id, at)
+	if !known {
+		return earliest, false
+	}
 	add := func(t time.Time) {
 		if earliest.IsZero() || t.Before(earliest) {
 			earliest = t
 		}
-	}
-	for _, a := range j.actions {
-		if a.InstanceID != id || a.StartedAt.After(at) {
-			continue
-		}
-		if a.Transition == awsim.Launching {
-			return earliest, false
-		}
-		h := j.hookOf(a)
-		limit := min(cfg.Drain.Timeout, min(48*time.Hour, 100*h.Heartbeat)*9/10-h.Heartbeat)
-		add(a.StartedAt.Add(limit))
 	}
 	for _, t := range j.facts.truthsAt(id, at.Add(shutDown), longest) {
 		switch {
@@ -272,6 +265,24 @@ func (j boundJudge) earliestDeadline(install, id string, at time.Time) (earliest
 		}
 	}
 	return earliest, !earliest.IsZero() && !j.cannotDescribe()
+}
+
+// earliestEnd returns the earliest deadline that the lifecycle actions of an instance allow; zero if it has none.
+func (j boundJudge) earliestEnd(timeout time.Duration, id string, at time.Time) (earliest time.Time, known bool) {
+	for _, a := range j.actions {
+		if a.InstanceID != id || a.StartedAt.After(at) {
+			continue
+		}
+		if a.Transition == awsim.Launching {
+			return earliest, false
+		}
+		h := j.hookOf(a)
+		end := a.StartedAt.Add(min(timeout, min(48*time.Hour, 100*h.Heartbeat)*9/10-h.Heartbeat))
+		if earliest.IsZero() || end.Before(earliest) {
+			earliest = end
+		}
+	}
+	return earliest, true
 }
 
 // cannotDescribe reports whether agents are ever denied what they have to know of hooks and instances. They assume the

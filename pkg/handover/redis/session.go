@@ -23,8 +23,8 @@ type session struct {
 	secrets map[string]map[string][]byte // by namespace and name
 }
 
-// serverKey is a pod and the address of its server. The address alone is not enough: a pod that has failed may still show
-// the one that another pod has now.
+// serverKey is a pod and the address of its server. The address alone is not enough: a pod that has failed may still
+// show the one that another pod has now.
 type serverKey struct{ namespace, pod, address string }
 
 func newSession(o Options) *session {
