@@ -188,13 +188,13 @@ func (c *confirmer) decideWithoutAnswer(
 	return false, nil
 }
 
-// poll calls check until it returns nil, autoscaling.ErrGone, or errContradicted for the whole timeout:
+// poll calls check until it returns nil, autoscaling.ErrGone, or errContradicted for the whole contradictionTimeout:
 // answers of AWS are eventually consistent. After any other error, which is no answer, giveUp decides whether
 // poll returns, and what.
 func (c *confirmer) poll(
 	ctx context.Context, e event.Event, operation string, check func() error, giveUp func(error) (bool, error),
 ) error {
-	var contradictedSince time.Time
+	var contradictedUntil time.Time
 	pauses := retry.Backoff(firstPause, longestPause)
 	for {
 		err := check()
@@ -205,10 +205,10 @@ func (c *confirmer) poll(
 		case err == nil || errors.Is(err, autoscaling.ErrGone):
 			return err
 		case errors.Is(err, errContradicted):
-			if contradictedSince.IsZero() {
-				contradictedSince = time.Now()
+			if contradictedUntil.IsZero() {
+				contradictedUntil = time.Now().Add(contradictionTimeout(e, c.cfg.ConfirmTimeout))
 			}
-			left := c.cfg.ConfirmTimeout - time.Since(contradictedSince)
+			left := time.Until(contradictedUntil)
 			if left <= 0 {
 				return err
 			}

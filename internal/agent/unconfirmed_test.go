@@ -9,6 +9,7 @@ import (
 
 	"github.com/node-drainer/node-drainer/internal/agent"
 	"github.com/node-drainer/node-drainer/pkg/autoscaling"
+	"github.com/node-drainer/node-drainer/pkg/queue"
 )
 
 func (f autoScaling) HoldUnconfirmed(
@@ -36,6 +37,22 @@ func (f autoScaling) whilePending(ctx context.Context, a autoscaling.Action, wor
 func (f autoScaling) MemberInTurn(ctx context.Context, instanceID string) (autoscaling.Member, error) {
 	state, err := f.State(ctx, instanceID)
 	return autoscaling.Member{Group: cmp.Or(f.memberOf, group), InstanceID: instanceID, State: state}, err
+}
+
+// TestContradictedForLong: a message is contradicted for the timeout in all, since what it reports.
+func TestContradictedForLong(t *testing.T) {
+	t.Parallel()
+	for age, want := range map[time.Duration]time.Duration{
+		time.Minute: time.Minute, 100 * time.Second: 20 * time.Second, 118 * time.Second: 5 * time.Second, time.Hour: 5 * time.Second,
+	} {
+		each(t, age.String(), inState(inService), func(t *testing.T, f *fixture) {
+			mustHandle(t, f, f.agent(), func(f *fixture) queue.Message { return message("drain", f.start.Add(-age)) })
+			f.wantOutcome(t, agent.Unconfirmed)
+			if f.after() != want {
+				t.Errorf("dropped after %v, want %v", f.after(), want)
+			}
+		})
+	}
 }
 
 // TestForgedGroup: a message that names another group than the instance's own is contradicted before anything is asked
