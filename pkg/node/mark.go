@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,10 +26,11 @@ type Mark struct {
 	Deadline     time.Time `json:"deadline,omitzero"`
 	TerminatesAt time.Time `json:"terminatesAt,omitzero"` // of the instance, if the event says so
 	BootID       string    `json:"bootID,omitempty"`      // of the Node, if its instance is to reboot and stay
-	Added        []string  `json:"added"`                 // what the agent added: taint, cordon, label
+	Added        []string  `json:"added"`                 // what the agent added: taint, taint=KEY:EFFECT, cordon, label
 }
 
-// The values of Mark.Added.
+// The values of Mark.Added. The taint has two: addedTaint, which all versions understand, and one with its key and
+// effect, since NODE_TAINT_KEY and NODE_TAINT_EFFECT may be others when it is removed.
 const (
 	addedTaint  = "taint"
 	addedCordon = "cordon"
@@ -100,6 +102,7 @@ func cordonPatch(current *corev1.Node, cfg Config, reason Reason, now time.Time)
 		taint := corev1.Taint{Key: cfg.TaintKey, Value: reason.Kind, Effect: corev1.TaintEffect(cfg.TaintEffect)}
 		p["spec"]["taints"] = append(slices.Clone(current.Spec.Taints), taint)
 		mark.add(addedTaint)
+		mark.add(addedTaint + "=" + taint.Key + ":" + string(taint.Effect))
 	}
 	if cfg.Cordon && !current.Spec.Unschedulable {
 		p["spec"]["unschedulable"] = true
@@ -126,7 +129,7 @@ func uncordonPatch(current *corev1.Node, cfg Config) patch {
 	p := newPatch()
 	p.annotate(nil)
 	if slices.Contains(mark.Added, addedTaint) {
-		p["spec"]["taints"] = slices.DeleteFunc(slices.Clone(current.Spec.Taints), cfg.isTaint)
+		p["spec"]["taints"] = slices.DeleteFunc(slices.Clone(current.Spec.Taints), mark.ownTaint(cfg))
 	}
 	if slices.Contains(mark.Added, addedCordon) {
 		p["spec"]["unschedulable"] = nil
@@ -135,6 +138,18 @@ func uncordonPatch(current *corev1.Node, cfg Config) patch {
 		p.label(nil)
 	}
 	return p
+}
+
+// ownTaint returns what reports whether the agent added a taint. A mark of an earlier version does not name any: then it
+// is the one of the configuration.
+func (m Mark) ownTaint(cfg Config) func(corev1.Taint) bool {
+	named := func(t corev1.Taint) bool {
+		return slices.Contains(m.Added, addedTaint+"="+t.Key+":"+string(t.Effect))
+	}
+	if !slices.ContainsFunc(m.Added, func(a string) bool { return strings.HasPrefix(a, addedTaint+"=") }) {
+		return cfg.isTaint
+	}
+	return named
 }
 
 // excludePatch returns the patch that adds the load-balancer label to current; nil if it has the label, or no

@@ -124,13 +124,13 @@ func TestCordonPatch(t *testing.T) {
 		})
 	}
 	check("a healthy node: taint, cordon, label and the mark in one patch", newNode(), defaults,
-		`{"metadata":{`+mark(`["taint","cordon","label"]`)+`,`+label+`},"spec":{"taints":[`+taint+`],`+cordon+`}}`)
+		`{"metadata":{`+mark(`["taint","taint=node-drainer.io/terminating:NoSchedule","cordon","label"]`)+`,`+label+`},"spec":{"taints":[`+taint+`],`+cordon+`}}`)
 	check("other taints stay", newNode(tainted("other", corev1.TaintEffectNoExecute)), with(noCordon, off),
-		`{"metadata":{`+mark(`["taint"]`)+`},"spec":{"taints":[{"key":"other","value":"v","effect":"NoExecute"},`+taint+`]}}`)
+		`{"metadata":{`+mark(`["taint","taint=node-drainer.io/terminating:NoSchedule"]`)+`},"spec":{"taints":[{"key":"other","value":"v","effect":"NoExecute"},`+taint+`]}}`)
 	check("what the node has already is not recorded as added", newNode(cordoned, labelled, ours), defaults,
 		`{"metadata":{`+mark(`null`)+`},"spec":{}}`)
 	check("the label is not added if the configuration says late", newNode(cordoned), with(late),
-		`{"metadata":{`+mark(`["taint"]`)+`},"spec":{"taints":[`+taint+`]}}`)
+		`{"metadata":{`+mark(`["taint","taint=node-drainer.io/terminating:NoSchedule"]`)+`},"spec":{"taints":[`+taint+`]}}`)
 	check("a cordoned node is not patched", newNode(cordoned, labelled, ours, markOf(done)), defaults, "")
 	check("what another client has removed is added again", newNode(labelled, ours, markOf(done)), defaults,
 		`{"metadata":{`+mark(`["taint","cordon"]`)+`},"spec":{`+cordon+`}}`)
@@ -189,6 +189,10 @@ func TestUncordonPatch(t *testing.T) {
 			`"labels":{"node.kubernetes.io/exclude-from-external-load-balancers":null}},`+`"spec":{"taints":[],"unschedulable":null}}`)
 	check("what was not added is kept", newNode(cordoned, labelled, ours, markOf(Mark{Since: t0})),
 		`{"metadata":{"annotations":{"node-drainer.io/termination":null}},"spec":{}}`)
+	check("the taint is removed that was added, whatever the configuration says now",
+		newNode(tainted("old", corev1.TaintEffectNoExecute), ours, markOf(Mark{Since: t0, Added: []string{addedTaint, "taint=old:NoExecute"}})),
+		`{"metadata":{"annotations":{"node-drainer.io/termination":null}},"spec":{"taints":[`+
+			`{"key":"node-drainer.io/terminating","value":"v","effect":"NoSchedule"}]}}`)
 	check("other taints are kept, even with the same key and another effect",
 		newNode(tainted(defaults.TaintKey, corev1.TaintEffectNoExecute), ours, tainted("other", corev1.TaintEffectNoSchedule), markOf(Mark{Since: t0, Added: []string{addedTaint}})),
 		`{"metadata":{"annotations":{"node-drainer.io/termination":null}},"spec":{"taints":[`+
