@@ -33,6 +33,7 @@ type allNodes interface {
 type resyncObserver interface {
 	Resynced(members, found, lost int)
 	ResyncFailed(err error)
+	AutoScalingFailed(operation string, err error)
 	// NodesManaged records how many nodes have the manager; first, that there are some for the first time.
 	NodesManaged(m node.Manager, nodes int, first bool)
 	autoscalerObserver
@@ -70,14 +71,14 @@ func (r *resyncer) run(ctx context.Context) error {
 	r.departures.reset()
 	r.healthySince = nil
 	defer r.handling.Wait()
-	pauses := retry.Backoff(firstPause, r.cfg.ResyncInterval)
-	for {
+	backoff := retry.Backoff(firstResyncPause, r.cfg.ResyncInterval)
+	for pauses := backoff; ; {
 		pause := r.cfg.ResyncInterval
-		if err := r.resync(ctx); err == nil {
-			pauses = retry.Backoff(firstPause, r.cfg.ResyncInterval)
-		} else {
-			r.observer.ResyncFailed(err)
+		if unread, failed := r.resync(ctx); unread != nil || failed != nil {
+			reportFailures(r.observer, unread, failed)
 			pause = min(pauses.Step(), pause)
+		} else {
+			pauses = backoff
 		}
 		if !retry.Sleep(ctx, pause) {
 			return context.Cause(ctx)
@@ -85,9 +86,8 @@ func (r *resyncer) run(ctx context.Context) error {
 	}
 }
 
-// resync checks every instance of the cluster once. An error of Auto Scaling costs only those instances that it
-// concerns.
-func (r *resyncer) resync(ctx context.Context) error {
+// resync checks every instance of the cluster once. An error of Auto Scaling (unread) costs only those that it concerns.
+func (r *resyncer) resync(ctx context.Context) (unread, failed error) {
 	nodes := r.nodes.All()
 	ids := make([]string, len(nodes))
 	for i, n := range nodes {
@@ -95,10 +95,10 @@ func (r *resyncer) resync(ctx context.Context) error {
 	}
 	members, unread := r.groups.Members(ctx, r.cfg.ClusterName, ids)
 	waiting, err := r.waitingInstances(ctx, members)
-	err = errors.Join(unread, err)
+	unread = errors.Join(unread, err)
 	unknown := func(instanceID string) bool {
 		m, described := members[instanceID]
-		return err != nil && (!described || m.State == autoscaling.Undescribed || m.State.Waiting())
+		return unread != nil && (!described || m.State == autoscaling.Undescribed || m.State.Waiting())
 	}
 	found, lost := 0, r.lost.takeEnded(r.inflight.has)
 	for _, e := range r.completed.filterPending(waiting, unknown) {
@@ -112,7 +112,7 @@ func (r *resyncer) resync(ctx context.Context) error {
 	r.reportManaged()
 	r.protector.unprotectFinished(ctx)
 	r.resumeAutoscaler(ctx)
-	return errors.Join(err, r.departures.check(ctx, nodes, members), r.checkMaintenance(ctx, nodes),
+	return unread, errors.Join(r.departures.check(ctx, nodes, members), r.checkMaintenance(ctx, nodes),
 		r.checkCordonedNodes(ctx, nodes, members))
 }
 

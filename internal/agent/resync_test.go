@@ -108,7 +108,7 @@ func TestResync(t *testing.T) {
 					return nil
 				}
 			}),
-			drainedBy("1h0m1.75s..1h0m2.1s"),
+			drainedBy("1h0m2s..1h0m2.5s"),
 		},
 
 		// Nodes that are cordoned.

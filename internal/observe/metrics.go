@@ -150,7 +150,7 @@ func newMetrics(r promauto.Factory, outcomes []string) metrics {
 		unannounced: counter(r, "unannounced_terminations_total",
 			"Instances that left their group without an event, although a hook of this agent should have held them."),
 		lost:    counter(r, "messages_lost_total", "Lifecycle actions that a resync found, and that had no message."),
-		retries: counter(r, "step_retries_total", "Failed steps of terminations and launches, which are retried."),
+		retries: counter(r, "step_retries_total", "Failed steps of terminations and launches, and failed resyncs, which are retried."),
 		spotStatuses: counters(r, "spot_statuses_total",
 			"Status codes of Spot Instance requests that EC2 gave for interruption warnings.",
 			"code", []string{"fulfilled", "marked-for-termination", "none", "no-answer"}),

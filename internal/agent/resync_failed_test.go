@@ -1,0 +1,35 @@
+package agent_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/node-drainer/node-drainer/pkg/autoscaling"
+	"github.com/node-drainer/node-drainer/pkg/ec2"
+)
+
+func (f observer) AutoScalingFailed(operation string, err error) {
+	f.fact("Auto Scaling failed to %s: %v", operation, err)
+}
+
+// TestFailedResync: the failure is reported as one of Auto Scaling only if it is.
+func TestFailedResync(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		given given
+		fact  string
+	}{
+		"Auto Scaling": {func(f *fixture) { f.members = silent[map[string]autoscaling.Member](never, nil) }, "Auto Scaling failed to resync"},
+		"EC2": {
+			with(cordoned("spot-interruption", -time.Hour, never, never), ec2Says(silent(never, ec2.Instance{}))), "resync failed",
+		},
+	} {
+		each(t, name, tt.given, func(t *testing.T, f *fixture) {
+			resync(t, f.agent(), time.Minute)
+			all := f.observed("Auto Scaling failed to resync") + f.observed("resync failed")
+			if n := f.observed(tt.fact); n != all || n < 4 || n > 6 {
+				t.Errorf("facts %q", f.facts)
+			}
+		})
+	}
+}
