@@ -126,3 +126,13 @@ func TestLateMessage(t *testing.T) {
 		f.wantOutcome(t, agent.Drained)
 	})
 }
+
+// TestLaunchWithoutTheTimeoutsOfItsHook: the launch does not wait for them for ever.
+func TestLaunchWithoutTheTimeoutsOfItsHook(t *testing.T) {
+	inBubble(t, with(launching, fails("deadline", 1000, errOutage)), func(t *testing.T, f *fixture) {
+		mustHandle(t, f, f.agent(), launchTo("AutoScalingGroup"))
+		if f.observed("launch ended ready") != 1 || f.after() > 3*time.Minute {
+			t.Errorf("after %v: %q", f.after(), f.did(""))
+		}
+	})
+}
