@@ -32,7 +32,7 @@ func dated(m queue.Message, e event.Event) event.Event {
 		e.Seen = sent // whoever received it before may have held the action since
 	}
 	if notice := e.Kind.ShortestNotice(); notice > 0 {
-		e.Deadline = laterOf(e.Deadline, sent.Add(notice-mostDelay))
+		e.Deadline = laterOf(e.Deadline, sent.Add(notice/2)) // the message may be late, but not by as much
 	}
 	return e
 }

@@ -159,7 +159,8 @@ func TestForgedStartOfMaintenance(t *testing.T) {
 	}
 }
 
-// TestForgedTimeOfANotice: an instance has the shortest notice that AWS gives, from when SQS has received the message.
+// TestForgedTimeOfANotice: an instance has half of the shortest notice that AWS gives, from when SQS has received the
+// message.
 func TestForgedTimeOfANotice(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -169,7 +170,7 @@ func TestForgedTimeOfANotice(t *testing.T) {
 	}{
 		{"Spot interruption", at(spotWarning, 90*time.Second), "55s"},
 		{"interruption of a reservation", at(reservationInterruption, time.Hour), "55s"},
-		{"end of a Capacity Block", at(capacityBlock, 20*time.Minute), "8m55s"},
+		{"end of a Capacity Block", at(capacityBlock, 20*time.Minute), "4m55s"},
 	} {
 		given := func(f *fixture) { f.state, f.reserved = always(inService), []string{instance} }
 		each(t, tt.name, given, func(t *testing.T, f *fixture) {

@@ -225,7 +225,7 @@ func TestNotices(t *testing.T) {
 		},
 		{
 			"end of a Capacity Block that has ended, while EC2 does not answer", fails("list", 1000, errOutage),
-			sentEarlier(12*time.Minute, capacityBlockUntil(28*time.Minute)), nil, "", "ignored capacity-block-expiration of : the reservation has ended",
+			sentEarlier(8*time.Minute, capacityBlockUntil(28*time.Minute)), nil, "", "ignored capacity-block-expiration of : the reservation has ended",
 		},
 		{
 			"end of a Capacity Block, configured to be ignored", blockIgnored, capacityBlock, nil, "",
