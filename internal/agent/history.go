@@ -47,11 +47,14 @@ func (h *drainHistory) find(uid string, since time.Time) (report drain.Report, o
 	return finished.report, ok && !finished.repeat && finished.since.Equal(since)
 }
 
-// owners returns what the node's last drain knew of the controllers of its pods; nil if there was none since the node
-// was uncordoned.
-func (h *drainHistory) owners(uid string) *drain.Owners {
+// owners returns what the node's last drain knew of the controllers of its pods, if the node had its mark at one of the
+// times since; else nil: the node was uncordoned in between, and has got pods that nobody has put back.
+func (h *drainHistory) owners(uid string, since ...time.Time) *drain.Owners {
 	value, _ := h.byUID.Load(uid)
-	finished, _ := value.(finishedDrain)
+	finished, ok := value.(finishedDrain)
+	if !ok || !slices.ContainsFunc(since, finished.since.Equal) {
+		return nil
+	}
 	return finished.report.Owners
 }
 

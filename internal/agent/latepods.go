@@ -79,7 +79,7 @@ func (l *latePods) awaitDrain(ctx context.Context) {
 func (l *latePods) keepEmpty(ctx, watching context.Context, n node.Node) {
 	pauses := retry.Backoff(firstLatePause, lastLatePause)
 	for {
-		if l.drainer.AwaitPod(watching, n.Name, n.Mark.Since, l.history.owners(n.UID)) != nil {
+		if l.drainer.AwaitPod(watching, n.Name, n.Mark.Since, l.history.owners(n.UID, n.Mark.Since)) != nil {
 			return
 		}
 		if current, ok := l.nodes.Find(n.InstanceID); ok && current.UID == n.UID && isMarkedForNotice(current) {

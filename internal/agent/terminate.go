@@ -173,7 +173,7 @@ func (t *terminator) drainNode(
 	ctx context.Context, e event.Event, n node.Node, cordoned func(),
 ) (Outcome, error) {
 	defer t.drains.expect(n.InstanceID)()
-	confirmed := time.Now()
+	confirmed, before := time.Now(), n.Mark
 	n, mark, err := t.cordoner.cordon(ctx, e, n)
 	if errors.Is(err, errCordonLate) {
 		defer t.cordoner.cordonDuringDrain(ctx, e, n, mark.Deadline)()
@@ -189,7 +189,7 @@ func (t *terminator) drainNode(
 	if err := t.handOverLeadership(ctx, n); err != nil {
 		return Interrupted, err
 	}
-	report, err := t.drain(ctx, e, n, mark)
+	report, err := t.drain(ctx, e, n, before)
 	switch {
 	case errors.Is(err, drain.ErrReplaced):
 		return t.drainReplacement(ctx, e, n, report)
@@ -292,11 +292,12 @@ func (t *terminator) handOverLeadership(ctx context.Context, n node.Node) error 
 	return context.Cause(ctx)
 }
 
-// drain drains the node. All events of an instance share one drain, which has the earliest of their
-// deadlines.
+// drain drains the node, which had the mark before when the event arrived. All events of an instance share one drain,
+// which has the earliest of their deadlines.
 func (t *terminator) drain(
-	ctx context.Context, e event.Event, n node.Node, mark node.Mark,
+	ctx context.Context, e event.Event, n node.Node, before node.Mark,
 ) (drain.Report, error) {
+	mark := n.Mark
 	return t.drains.do(ctx, n.UID, mark.Deadline, func(
 		ctx context.Context, deadline time.Time, tighter <-chan time.Time,
 	) (drain.Report, error) {
@@ -310,7 +311,7 @@ func (t *terminator) drain(
 		report, err := t.drainer.Drain(ctx, drain.Target{
 			Name: n.Name, UID: n.UID, Since: mark.Since, Deadline: deadline, Tighter: tighter,
 			Untainted: mark.InstanceID == "", // it is not on the Node (errCordonLate)
-			Earlier:   t.history.owners(n.UID),
+			Earlier:   t.history.owners(n.UID, mark.Since, before.Since),
 		})
 		if err != nil {
 			return report, err

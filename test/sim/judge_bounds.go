@@ -260,6 +260,9 @@ func (j boundJudge) earliestDeadline(install, id string, at time.Time) (earliest
 		case t.from.After(at):
 		case !t.ends.IsZero():
 			add(t.ends.Add(-cfg.Event.Margin))
+			if t.kind != "maintain" {
+				add(t.from.Add(cfg.Drain.Timeout))
+			}
 		default:
 			add(t.from.Add(cfg.Drain.Timeout))
 		}

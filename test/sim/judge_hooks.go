@@ -191,7 +191,7 @@ func (j hookJudge) nodeIsEmpty(c *cluster, h Hook, a awsim.Action) {
 	if !marked { // An outage can last until the deadline.
 		m.mark.Deadline = a.StartedAt.Add(j.configs[h.Install].Drain.Timeout)
 	}
-	rejoined := j.facts.hasRejoined(a.InstanceID, a.ClosedAt.Add(-c.Timing.Watch-time.Minute), a.ClosedAt)
+	rejoined := j.facts.hasRejoined(a.InstanceID, a.ClosedAt.Add(-c.Timing.Watch-time.Minute), a.ClosedAt.Add(time.Minute))
 	if drainIsDue(j.judge, c, h, a, m) || rejoined { // To the agent the node may just be gone.
 		return
 	}
