@@ -185,6 +185,7 @@ func newNoticeHandler(
 		cfg: t.cfg, groups: groups, instances: instances, nodes: nodes, observer: o, retries: t.retries, terminator: t,
 		spot:     &spotWarnings{statuses: instances, nodes: nodes, observer: o},
 		requests: &requestLimit{groups: groups, retries: t.retries, dryRun: t.cfg.DryRun},
+		awaited:  make(awaitedNodes, mostAwaited),
 	}
 	h.maintenance = &maintenanceDrains{
 		cfg: t.cfg, nodes: nodes, observer: o, inflight: t.inflight, history: t.history,

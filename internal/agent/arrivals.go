@@ -14,6 +14,24 @@ import (
 // arrivalInterval is how often the agent looks whether an instance has registered that a message names beside others.
 const arrivalInterval = 5 * time.Second
 
+// mostAwaited bounds how many messages wait for the Nodes of their instances.
+const mostAwaited = 300
+
+// awaitedNodes has an element for each message whose instances may register as Nodes.
+type awaitedNodes chan struct{}
+
+// begin reports whether one more message may wait. Then the caller calls end.
+func (a awaitedNodes) begin() bool {
+	select {
+	case a <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+func (a awaitedNodes) end() { <-a }
+
 // handleAll handles the events of one message. Only AWS Health names several instances, and a forged message may name
 // thousands that are none of this cluster: they wait together for their Nodes, and only their ids are kept.
 func (a *Agent) handleAll(ctx context.Context, events []event.Event) error {
@@ -57,7 +75,12 @@ func (a *Agent) awaitNodes(ctx context.Context, e event.Event, ids []string) err
 	var errs []error
 	var handling sync.WaitGroup
 	end := registrationEnds(e, a.notices.cfg.RegistrationTimeout)
-	for len(ids) > 0 && time.Now().Before(end) && a.notices.cfg.Events.Action(e.Kind) != event.Ignore {
+	if len(ids) == 0 || a.notices.cfg.Events.Action(e.Kind) == event.Ignore || !a.notices.awaited.begin() {
+		end = time.Time{}
+	} else {
+		defer a.notices.awaited.end()
+	}
+	for len(ids) > 0 && time.Now().Before(end) {
 		if !retry.Sleep(ctx, min(arrivalInterval, time.Until(end))) {
 			break
 		}

@@ -78,6 +78,33 @@ func TestManyInstancesAreCheap(t *testing.T) {
 	})
 }
 
+// TestManyAwaitedNodes: messages about instances that are no Nodes leave room for others.
+func TestManyAwaitedNodes(t *testing.T) {
+	const most = 300
+	for name, kind := range map[string]func(f *fixture, i int) queue.Message{
+		"one instance each": func(f *fixture, i int) queue.Message {
+			return fromEC2(f, "EC2 Instance Rebalance Recommendation", fmt.Sprintf(`{"instance-id":"i-%017x"}`, i))
+		},
+		"two instances each": func(f *fixture, i int) queue.Message {
+			return health(f, "upcoming", fmt.Sprintf("i-%017x", i), fmt.Sprintf("i-%08x", i))
+		},
+	} {
+		each(t, name, nil, func(t *testing.T, f *fixture) {
+			a := f.agent()
+			var handled sync.WaitGroup
+			for i := range most {
+				handled.Go(func() { mustHandle(t, f, a, func(f *fixture) queue.Message { return kind(f, i) }) })
+			}
+			synctest.Wait()
+			mustHandle(t, f, a, func(f *fixture) queue.Message { return kind(f, most) }, spotWarning)
+			if f.after() > 11*time.Second || f.observed("ended drained") != 1 {
+				t.Errorf("two more messages took %v, want the 10s of the drain of one", f.after())
+			}
+			handled.Wait()
+		})
+	}
+}
+
 func heap() int64 {
 	var stats runtime.MemStats
 	runtime.GC()

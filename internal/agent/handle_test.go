@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -118,6 +119,33 @@ func TestCopies(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestManyCopies: more copies of an event than AWS sends wait in the queue, where they keep no other message out.
+func TestManyCopies(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, f *fixture) {
+		const copies, most = 50, 11
+		a, refused := f.agent(), 0
+		var mu sync.Mutex
+		var messages sync.WaitGroup
+		for range copies {
+			messages.Go(func() {
+				if a.Handle(t.Context(), termination(f)) != nil {
+					mu.Lock()
+					defer mu.Unlock()
+					refused++
+				}
+			})
+		}
+		synctest.Wait()
+		mu.Lock()
+		if f.after() != 0 || refused != copies-most {
+			t.Errorf("%d of %d copies were returned at once, want %d", refused, copies, copies-most)
+		}
+		mu.Unlock()
+		messages.Wait()
+		f.wantSteps(t, drainedBy("1h0m0s")...)
+	})
 }
 
 // TestMessageDuringAForgedOne: the message of a termination that begins while a forged one waits for its confirmation is

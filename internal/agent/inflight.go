@@ -11,8 +11,16 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/event"
 )
 
-// errUnconfirmed: AWS has contradicted the event, which is dropped.
-var errUnconfirmed = errors.New("AWS does not confirm the event")
+var (
+	// errUnconfirmed: AWS has contradicted the event, which is dropped.
+	errUnconfirmed = errors.New("AWS does not confirm the event")
+	// errManyCopies: so many messages report an event that this one waits in the queue for its end.
+	errManyCopies = errors.New("many messages report the event")
+)
+
+// mostCopies bounds how many copies of an event wait for its end. AWS sends a few; somebody who forges them could
+// otherwise take the place of all other messages for as long as a drain lasts.
+const mostCopies = 10
 
 // messageDelay is how long a message usually takes to arrive at most. The margin of deadlines covers it.
 const messageDelay = 10 * time.Second
@@ -26,6 +34,7 @@ type inflight struct {
 type inflightEvent struct {
 	event  event.Event
 	cancel context.CancelCauseFunc
+	copies int           // that wait for its end
 	done   chan struct{} // closed when err is set
 	err    error
 }
@@ -51,10 +60,13 @@ func (f *inflight) do(ctx context.Context, e event.Event, handle func(context.Co
 	defer cancel(nil)
 	for {
 		one, first := f.begin(e, cancel)
-		if first {
+		switch {
+		case one == nil:
+			return errManyCopies
+		case first:
 			one.err = handle(ctx)
 			f.end(one)
-		} else {
+		default:
 			<-one.done
 		}
 		switch isUnconfirmed := errors.Is(one.err, errUnconfirmed); {
@@ -67,13 +79,17 @@ func (f *inflight) do(ctx context.Context, e event.Event, handle func(context.Co
 	}
 }
 
-// begin returns the event whose handling is that of e, and whether the caller is to handle it.
+// begin returns the event whose handling is that of e, and whether the caller is to handle it; nil if more than
+// mostCopies wait for that.
 func (f *inflight) begin(e event.Event, cancel context.CancelCauseFunc) (one *inflightEvent, first bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	key := keyOf(e)
 	for _, one := range f.byKey[key] {
-		if one.covers(e) {
+		if one.covers(e) && one.copies == mostCopies {
+			return nil, false
+		} else if one.covers(e) {
+			one.copies++
 			return one, false
 		}
 	}

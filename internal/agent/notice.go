@@ -47,6 +47,7 @@ type noticeHandler struct {
 	terminator *terminator
 	spot       *spotWarnings
 	requests   *requestLimit
+	awaited    awaitedNodes
 
 	maintenance *maintenanceDrains
 }
@@ -89,11 +90,16 @@ func (h *noticeHandler) handle(ctx context.Context, e event.Event) error {
 // has registered. The wait ends with the time that the instance has to register, or to run; overdueAfter then, because
 // the clock of AWS may be behind. A warning may be late, and the instance younger than it: with a deadline, the time
 // to register counts from now. The wait calls no API, because most instances without a Node are none of this cluster.
-// An instance that stops does not register.
+// An instance that stops does not register. Beside mostAwaited others none is waited for: whoever can write to the queue
+// could otherwise take the place of all other messages.
 func (h *noticeHandler) awaitNode(ctx context.Context, e event.Event) error {
 	if e.Kind == event.StateChange {
 		return nil
 	}
+	if !h.awaited.begin() {
+		return nil
+	}
+	defer h.awaited.end()
 	waiting, cancel := context.WithDeadlineCause(ctx, registrationEnds(e, h.cfg.RegistrationTimeout), errUnregistered)
 	defer cancel()
 	_, err := h.terminator.nodes.Await(waiting, e.InstanceID, nil)

@@ -19,6 +19,9 @@ import (
 const (
 	// askRate and askBurst bound how many descriptions a second ask about such instances, describeMax each.
 	askRate, askBurst = 10, 20
+	// askWindow is how long a question waits for others. It is so long that calls which are not full never wait for their
+	// turn: a queue of those would grow, and answer a few questions a second.
+	askWindow = time.Second / askRate
 	// unconfirmedRate and unconfirmedBurst bound the heartbeats a second for such actions.
 	unconfirmedRate, unconfirmedBurst = 5, 10
 	// unconfirmedAfter is how long Auto Scaling may take to answer before an action is held unconfirmed. The shortest
@@ -41,7 +44,7 @@ func newUnconfirmed(describe batch.Call[string, Member]) *unconfirmed {
 		asks: rate.NewLimiter(askRate, askBurst), heartbeats: rate.NewLimiter(unconfirmedRate, unconfirmedBurst),
 	}
 	u.members = batch.Batcher[string, Member]{
-		Max: describeMax, Window: describeWindow,
+		Max: describeMax, Window: askWindow,
 		Call: func(ctx context.Context, ids []string) []batch.Result[Member] {
 			if err := u.asks.Wait(ctx); err != nil {
 				return batch.Results[string, Member](ids, nil, err)

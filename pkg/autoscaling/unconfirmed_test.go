@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
@@ -62,7 +63,7 @@ func TestHoldUnconfirmed(t *testing.T) {
 // TestFlood: any number of actions that are not confirmed cost a bounded number of calls, and the heartbeats of one that
 // is are never late.
 func TestFlood(t *testing.T) {
-	const actions, d = 5000, time.Minute
+	const actions, d = 1000, time.Minute
 	bubble(t, func(t *testing.T, f *fakeAPI, h *Hooks) {
 		confirmed := 0
 		f.beat = func(_ context.Context, _ int, in *sdk.RecordLifecycleActionHeartbeatInput) error {
@@ -81,7 +82,7 @@ func TestFlood(t *testing.T) {
 						_, _ = h.MemberInTurn(ctx, forged(i).InstanceID)
 						_, _ = h.IsPending(ctx, forged(i))
 						_, _ = h.NotifiesOthers(ctx, groupName, forged(i).Hook)
-						_ = waits(time.Second)(ctx)
+						_ = waits(rand.N(2 * time.Second))(ctx)
 					}
 					return nil
 				})
@@ -93,6 +94,13 @@ func TestFlood(t *testing.T) {
 			t.Errorf("%v; %d heartbeats for a confirmed action, want 1 at once", err, confirmed-before)
 		}
 		flood.Wait()
+		answers := 0
+		for _, ids := range f.asked {
+			answers += len(ids)
+		}
+		if least := describeMax * askRate * 30; answers < least {
+			t.Errorf("%d questions were asked in %v, want %d at least", answers, d, least)
+		}
 		for call, most := range map[string]int{
 			"beat": unconfirmedBurst + unconfirmedRate*60 + 1, "state": askBurst + askRate*60, "hooks": 2 + 60/10,
 		} {

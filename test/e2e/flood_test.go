@@ -20,6 +20,7 @@ func TestFlood(t *testing.T) {
 	const drains, heartbeatTimeout = 20, time.Minute
 	f := newFixture(t)
 	f.addHook(heartbeatTimeout)
+	f.must(f.aws.CreateGroup(awsim.Group{Name: "others", Tags: owned}))
 	var err error
 	f.program, err = harness.Build(f.ctx, t.TempDir(), harness.Agent, harness.Options{}) // The race detector takes memory.
 	f.must(err)
@@ -86,8 +87,8 @@ func (f *fixture) forged(i int, terminating string) string {
 	switch i % 10 {
 	case 0: // of a hook that does not exist, for an instance that terminates
 		n.InstanceID, n.Hook = terminating, fmt.Sprintf("hook-%d", i)
-	case 1: // of a group that does not exist
-		n.InstanceID, n.Group = terminating, fmt.Sprintf("group-%d", i)
+	case 1: // of another group
+		n.InstanceID, n.Group, n.Hook = terminating, "others", fmt.Sprintf("hook-%d", i)
 	case 2: // that began long ago
 		n.InstanceID, n.Token = terminating, ""
 		return awsim.DirectMessage(old, n)
