@@ -42,9 +42,8 @@ func (a *Agent) handleAll(ctx context.Context, events []event.Event) error {
 	var awaited event.Event
 	var ids []string
 	for _, e := range events {
-		n, ok := a.notices.nodes.Find(e.InstanceID)
 		switch {
-		case ok || n.Unselected:
+		case a.isRegistered(e.InstanceID):
 			registered = append(registered, e)
 		case e.Kind == event.ScheduledChange:
 			awaited, ids = e, append(ids, e.InstanceID)
@@ -74,34 +73,41 @@ func (a *Agent) awaitNodes(ctx context.Context, e event.Event, ids []string) err
 	var mu sync.Mutex
 	var errs []error
 	var handling sync.WaitGroup
-	end := registrationEnds(e, a.notices.cfg.RegistrationTimeout)
-	if len(ids) == 0 || a.notices.cfg.Events.Action(e.Kind) == event.Ignore || !a.notices.awaited.begin() {
-		end = time.Time{}
-	} else {
-		defer a.notices.awaited.end()
-	}
-	for len(ids) > 0 && time.Now().Before(end) {
-		if !retry.Sleep(ctx, min(arrivalInterval, time.Until(end))) {
-			break
-		}
+	end, done := a.awaitUntil(e, ids)
+	defer done()
+	for len(ids) > 0 && time.Now().Before(end) && retry.Sleep(ctx, min(arrivalInterval, time.Until(end))) {
 		ids = slices.DeleteFunc(ids, func(id string) bool {
-			n, ok := a.notices.nodes.Find(id)
-			if ok || n.Unselected {
-				handling.Go(func() {
-					err := a.handleEvent(ctx, of(id))
-					mu.Lock()
-					defer mu.Unlock()
-					errs = append(errs, err)
-				})
+			if !a.isRegistered(id) {
+				return false
 			}
-			return ok || n.Unselected
+			handling.Go(func() {
+				err := a.handleEvent(ctx, of(id))
+				mu.Lock()
+				defer mu.Unlock()
+				errs = append(errs, err)
+			})
+			return true
 		})
 	}
-	if ctx.Err() == nil {
-		for _, id := range ids {
+	for _, id := range ids {
+		if ctx.Err() == nil {
 			a.observer.EventIgnored(of(id), notOurNode)
 		}
 	}
 	handling.Wait()
 	return errors.Join(append(errs, context.Cause(ctx))...)
+}
+
+// awaitUntil returns until when awaitNodes waits. The caller calls done after that.
+func (a *Agent) awaitUntil(e event.Event, ids []string) (end time.Time, done func()) {
+	if len(ids) == 0 || a.notices.cfg.Events.Action(e.Kind) == event.Ignore || !a.notices.awaited.begin() {
+		return time.Time{}, func() {}
+	}
+	return registrationEnds(e, a.notices.cfg.RegistrationTimeout), a.notices.awaited.end
+}
+
+// isRegistered reports whether the instance has a Node, whichever agent's that is.
+func (a *Agent) isRegistered(instanceID string) bool {
+	n, ok := a.notices.nodes.Find(instanceID)
+	return ok || n.Unselected
 }

@@ -90,8 +90,8 @@ func (h *noticeHandler) handle(ctx context.Context, e event.Event) error {
 // has registered. The wait ends with the time that the instance has to register, or to run; overdueAfter then, because
 // the clock of AWS may be behind. A warning may be late, and the instance younger than it: with a deadline, the time
 // to register counts from now. The wait calls no API, because most instances without a Node are none of this cluster.
-// An instance that stops does not register. Beside mostAwaited others none is waited for: whoever can write to the queue
-// could otherwise take the place of all other messages.
+// An instance that stops does not register. Beside mostAwaited others none is waited for: whoever can write to the
+// queue could otherwise take the place of all other messages.
 func (h *noticeHandler) awaitNode(ctx context.Context, e event.Event) error {
 	if e.Kind == event.StateChange {
 		return nil
