@@ -273,6 +273,8 @@ func (h *noticeHandler) replace(ctx context.Context, e event.Event) error {
 		case err != nil, state == autoscaling.Undescribed:
 		case state.Terminating(), state.Gone():
 			return nil
+		case state.Unknown() && h.hasEnded(ctx, e.InstanceID):
+			return nil // so fast that no look has seen it terminate
 		case state.Unknown(), state == "Standby":
 			return errNoGroup
 		case state == "InService" && (look+1)%looksPerMark == 0:
@@ -283,6 +285,12 @@ func (h *noticeHandler) replace(ctx context.Context, e event.Event) error {
 		}
 	}
 	return errNoGroup
+}
+
+// hasEnded reports whether EC2 says, without delay, that the instance is shutting down, or that nothing runs on it.
+func (h *noticeHandler) hasEnded(ctx context.Context, instanceID string) bool {
+	state, ok := h.terminator.cordoner.instanceState(ctx, instanceID)
+	return ok && (state.ShuttingDown() || state.Stopped())
 }
 
 // markUnhealthy marks the instance if EC2 confirms the event.

@@ -151,6 +151,16 @@ func TestNotices(t *testing.T) {
 			maintenance, append([]string{marked, marked}, drainedWithoutHook(window)...), agent.Drained, "",
 		},
 		{
+			"configured to replace, and ended so fast that no look has seen it terminate",
+			with(
+				replace, stateIs(changes(inService, 7*time.Minute, inNoGroup)),
+				ec2Says(changes(ec2.Instance{State: "running"}, 7*time.Minute, ec2.Instance{State: "terminated"})),
+			),
+			maintenance,
+			[]string{marked, marked},
+			agent.Replaced, "",
+		},
+		{
 			"configured to replace, and set to Standby, where no health check replaces it: drained",
 			with(replace, stateIs(changes[autoscaling.State](inService, 7*time.Minute, standby))),
 			maintenance, append([]string{marked, marked}, drainedWithoutHook(window)...), agent.Drained, "",
