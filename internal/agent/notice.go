@@ -271,10 +271,8 @@ func (h *noticeHandler) replace(ctx context.Context, e event.Event) error {
 		state, err := h.terminator.confirmer.groups.State(ctx, e.InstanceID)
 		switch {
 		case err != nil, state == autoscaling.Undescribed:
-		case state.Terminating(), state.Gone():
+		case h.isReplaced(ctx, e.InstanceID, state):
 			return nil
-		case state.Unknown() && h.hasEnded(ctx, e.InstanceID):
-			return nil // so fast that no look has seen it terminate
 		case state.Unknown(), state == "Standby":
 			return errNoGroup
 		case state == "InService" && (look+1)%looksPerMark == 0:
@@ -287,8 +285,12 @@ func (h *noticeHandler) replace(ctx context.Context, e event.Event) error {
 	return errNoGroup
 }
 
-// hasEnded reports whether EC2 says, without delay, that the instance is shutting down, or that nothing runs on it.
-func (h *noticeHandler) hasEnded(ctx context.Context, instanceID string) bool {
+// isReplaced reports whether the group of the instance ends it, or has. It may do that so fast that no look has seen it
+// terminate: then EC2 says, without delay, that it is shutting down, or that nothing runs on it.
+func (h *noticeHandler) isReplaced(ctx context.Context, instanceID string, group autoscaling.State) bool {
+	if !group.Unknown() {
+		return group.Terminating() || group.Gone()
+	}
 	state, ok := h.terminator.cordoner.instanceState(ctx, instanceID)
 	return ok && (state.ShuttingDown() || state.Stopped())
 }

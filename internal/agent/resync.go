@@ -86,7 +86,8 @@ func (r *resyncer) run(ctx context.Context) error {
 	}
 }
 
-// resync checks every instance of the cluster once. An error of Auto Scaling (unread) costs only those that it concerns.
+// resync checks every instance of the cluster once. An error of Auto Scaling (unread) costs only those that it
+// concerns.
 func (r *resyncer) resync(ctx context.Context) (unread, failed error) {
 	nodes := r.nodes.All()
 	ids := make([]string, len(nodes))

@@ -276,8 +276,8 @@ func (o *Observer) TerminationUnannounced(instanceID, group string) {
 	o.log.Warn().Str("instance", instanceID).Str("group", group).Msg("instance terminated without an event")
 }
 
-// ResyncFailed records that a resync, or the handling of what it found, failed, for whatever reason: failed calls of Auto
-// Scaling are recorded by themselves.
+// ResyncFailed records that a resync, or the handling of what it found, failed, for whatever reason: failed calls of
+// Auto Scaling are recorded by themselves.
 func (o *Observer) ResyncFailed(err error) {
 	o.metrics.retries.Inc()
 	o.log.Warn().Err(err).Msg("resync incomplete, retrying")

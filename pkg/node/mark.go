@@ -140,8 +140,8 @@ func uncordonPatch(current *corev1.Node, cfg Config) patch {
 	return p
 }
 
-// ownTaint returns what reports whether the agent added a taint. A mark of an earlier version does not name any: then it
-// is the one of the configuration.
+// ownTaint returns what reports whether the agent added a taint. A mark of an earlier version does not name any: then
+// it is the one of the configuration.
 func (m Mark) ownTaint(cfg Config) func(corev1.Taint) bool {
 	named := func(t corev1.Taint) bool {
 		return slices.Contains(m.Added, addedTaint+"="+t.Key+":"+string(t.Effect))
