@@ -149,7 +149,7 @@ func newMetrics(r promauto.Factory, outcomes []string) metrics {
 		heartbeats: counter(r, "heartbeats_total", "Heartbeats that Auto Scaling accepted."),
 		unannounced: counter(r, "unannounced_terminations_total",
 			"Instances that left their group without an event, although a hook of this agent should have held them."),
-		lost:    counter(r, "messages_lost_total", "Lifecycle actions that a resync found, and that had no message."),
+		lost: counter(r, "messages_lost_total", "Lifecycle actions that a resync found, and that had no message."),
 		retries: counter(r, "step_retries_total",
 			"Failed steps of terminations and launches, and failed resyncs, which are retried."),
 		spotStatuses: counters(r, "spot_statuses_total",
