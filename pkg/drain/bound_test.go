@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -241,9 +242,9 @@ func TestDrainEndsWithoutTheAPIServer(t *testing.T) {
 	for name, lists := range map[string]int{"it has listed the pods once": 1, "it has never listed them": 0} {
 		virtual(t, name, func(t *testing.T) {
 			c := newCluster(t, runningPod("a"))
-			made := 0
+			var made atomic.Int64
 			c.onList = func() error {
-				if made++; made <= lists {
+				if made.Add(1) <= int64(lists) {
 					return nil
 				}
 				return errUnavailable

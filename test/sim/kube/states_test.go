@@ -2,6 +2,7 @@ package kube_test
 
 import (
 	"net/http"
+	"sync"
 	"testing"
 	"time"
 
@@ -105,6 +106,23 @@ func TestPodsThatStay(t *testing.T) {
 // TestRollout: when the template of a Deployment changes, its new pod is Ready before the old one ends.
 func TestRollout(t *testing.T) {
 	inBubble(t, func(t *testing.T, server *kube.Server, client kubernetes.Interface) {
+		var mu sync.Mutex
+		counts, least, most := false, 9, 0
+		server.OnChange = func(kube.Change) {
+			time.AfterFunc(1, func() {
+				mu.Lock()
+				defer mu.Unlock()
+				ready := 0
+				for _, p := range server.PodsOn("n") {
+					if p.DeletionTimestamp == nil && len(p.Status.Conditions) > 1 {
+						ready++
+					}
+				}
+				if counts {
+					least, most = min(least, ready), max(most, ready)
+				}
+			})
+		}
 		controllers := server.Run(kube.DefaultTiming())
 		defer controllers.Stop()
 		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
@@ -114,18 +132,10 @@ func TestRollout(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Minute)
-		before, least, most := server.PodsOn("n"), 9, 0
-		server.OnChange = func(kube.Change) {
-			time.AfterFunc(1, func() {
-				ready := 0
-				for _, p := range server.PodsOn("n") {
-					if p.DeletionTimestamp == nil && len(p.Status.Conditions) > 1 {
-						ready++
-					}
-				}
-				least, most = min(least, ready), max(most, ready)
-			})
-		}
+		before := server.PodsOn("n")
+		mu.Lock()
+		counts = true
+		mu.Unlock()
 		_, err := client.AppsV1().Deployments("shop").Patch(t.Context(), "web", types.StrategicMergePatchType,
 			[]byte(`{"spec":{"template":{"metadata":{"annotations":{"a":"b"}}}}}`), metav1.PatchOptions{})
 		if err != nil {
@@ -133,6 +143,8 @@ func TestRollout(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		after := server.PodsOn("n")
+		mu.Lock()
+		defer mu.Unlock()
 		if len(before) != 1 || len(after) != 1 || before[0].UID == after[0].UID || least != 1 || most != 2 {
 			t.Errorf("%d pods, then %d, and %d to %d Ready in between", len(before), len(after), least, most)
 		}
