@@ -109,7 +109,7 @@ func TestPodsThatReturn(t *testing.T) {
 		requests []string
 	}{
 		{"they tolerate every taint", tolerant, time.Hour, []string{"x/back-2"}, []string{"evict n/back-0", "evict n/job", "evict n/back-1"}},
-		{"they name the node", same, time.Hour, []string{"x/back-3"}, []string{"evict n/back-0", "evict n/job", "evict n/back-1", "evict n/back-2"}},
+		{"they name the node", same, time.Hour, []string{"x/back-7"}, []string{"evict n/back-0", "evict n/job", "evict n/back-1", "evict n/back-2", "evict n/back-3", "evict n/back-4", "evict n/back-5", "evict n/back-6"}},
 		{
 			"they have opted out meanwhile", func(p *corev1.Pod) {
 				tolerant(p)
@@ -167,7 +167,7 @@ func TestEvictionsOfOneControllerAreBounded(t *testing.T) {
 			}
 			c.start(defaults)
 			report, err := c.drain("n", time.Minute)()
-			if err != nil || len(report.Left) > 0 || report.Took > 70*time.Second || *n > 9 {
+			if err != nil || len(report.Left) > 0 || report.Took > 70*time.Second || *n > 9+lateMargin {
 				t.Errorf("got %+v, %v after %d pods, %q", report, err, *n, c.requestLog())
 			}
 		})

@@ -14,6 +14,9 @@ type Owners struct {
 	listed bool                // the pods of the first list are known
 }
 
+// lateMargin is how many more late pods of a controller are evicted than it had: a scheduler that lags binds several.
+const lateMargin = 4
+
 // controller is one that has, or had, pods on the node.
 type controller struct {
 	before int  // its pods of before the cordon
@@ -88,7 +91,7 @@ func (o *Owners) classify(rec *record, since time.Time) class {
 	case !o.listed && !rec.tolerates, !one.asked && !rec.created.After(since):
 		one.before++
 		return ordinary
-	case !rec.tolerates && one.late < max(one.before, 1):
+	case !rec.tolerates && one.late < max(one.before, 1)+lateMargin:
 		one.late++
 		return ordinary
 	}
