@@ -137,11 +137,7 @@ func (a *removals) giveUp(ctx context.Context, removal Removal) {
 func (a *removals) evict(ctx context.Context, removal Removal) {
 	err := a.drainer.remover.evict(ctx, removal)
 	outcome, message := evictionOutcome(err)
-	if gone, checked := a.verifyGone(ctx, removal.Pod, err); gone {
-		outcome, message, err = Accepted, "", nil
-	} else if !checked {
-		outcome = Deferred
-	}
+	outcome, message, err = a.verifyGone(ctx, removal.Pod, outcome, message, err)
 	if outcome == Accepted {
 		a.drainer.observer.PodEvicted(a.target(), removal, time.Since(a.started))
 		if removal.Reason != "" && a.markForced(removal.Pod.UID) {
@@ -154,29 +150,30 @@ func (a *removals) evict(ctx context.Context, removal Removal) {
 func (a *removals) forceDelete(ctx context.Context, removal Removal) {
 	err := a.drainer.remover.delete(ctx, removal)
 	outcome, message := deletionOutcome(err)
-	if gone, checked := a.verifyGone(ctx, removal.Pod, err); gone {
-		outcome, message, err = Accepted, "", nil
-	} else if !checked {
-		outcome = Deferred
-	}
+	outcome, message, err = a.verifyGone(ctx, removal.Pod, outcome, message, err)
 	if outcome == Forced && a.markForced(removal.Pod.UID) {
 		a.drainer.observer.PodForced(a.target(), removal)
 	}
 	a.finish(ctx, removal, outcome, message, err)
 }
 
-// verifyGone reports whether a pod is gone, or terminating, of which the answer says that it may be gone: a read must
-// agree. If the read fails, that is not known; then checked is false.
-func (a *removals) verifyGone(ctx context.Context, pod Pod, answer error) (gone, checked bool) {
+// verifyGone returns the outcome of a request for which the answer says that the pod may be gone: accepted if a read
+// shows that it is gone, or terminating, and deferred if the read fails. Any other outcome stays as it is.
+func (a *removals) verifyGone(
+	ctx context.Context, pod Pod, outcome Outcome, message string, answer error,
+) (Outcome, string, error) {
 	if answer == nil || !mayBeGone(answer, pod) {
-		return false, true
+		return outcome, message, answer
 	}
 	found, err := a.drainer.remover.find(ctx, pod)
 	if err != nil {
-		return false, false
+		return Deferred, message, answer
 	}
 	a.pods.suspect.Store(true) // the watch may show it still
-	return found == nil || found.DeletionTimestamp != nil, true
+	if found == nil || found.DeletionTimestamp != nil {
+		return Accepted, "", nil
+	}
+	return outcome, message, answer
 }
 
 // grant records until when a pod may run that has been told to stop. What is granted after the deadline does not count.
