@@ -139,6 +139,8 @@ func (d *decision) evict(pod Pod) {
 	switch {
 	case t.now.Before(t.firstEviction()):
 		d.wait(pod, EvictionDelayed, t.firstEviction(), d.earliestDeletion(pod), t.latestDeletion(pod))
+	case t.now.Before(pod.EvictAt):
+		d.wait(pod, SchedulerBehind, pod.EvictAt, d.earliestDeletion(pod), t.latestDeletion(pod))
 	case pending.mustRestart():
 		pending.restart()
 	case t.now.Before(pod.Try.Next):

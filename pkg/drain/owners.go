@@ -14,21 +14,27 @@ type Owners struct {
 	listed bool                // the pods of the first list are known
 }
 
-// lateMargin is how many more late pods of a controller are evicted than it had: a scheduler that lags binds several.
-const lateMargin = 4
+// lateMargin is how many more late pods of a controller are evicted at once than it had: a scheduler that lags binds
+// several. Each one after these is evicted at twice the time since the cordon at which it came, so that they are few
+// however fast they come back, until longestSchedulerWait after the cordon. firstLateEviction is the shortest such time.
+const (
+	lateMargin        = 4
+	firstLateEviction = time.Second
+)
 
 // controller is one that has, or had, pods on the node.
 type controller struct {
 	before int  // its pods of before the cordon
 	asked  bool // one of its pods was evicted, or deleted
-	late   int  // later ones that were evicted as these are: a scheduler that lags may have bound them
+	late   int  // later ones that are evicted as these are, since a scheduler that lags may have bound them
 	told   bool // pods that it has put back were told to stop
 }
 
 // ownedPod is a pod that must leave, or had to.
 type ownedPod struct {
-	owner string
-	class class
+	owner   string
+	class   class
+	evictAt time.Time // of an ordinary pod that is late: not before this; zero is at once
 }
 
 // class is how a drain treats a pod that must leave.
@@ -56,10 +62,10 @@ func (o *Owners) clone() *Owners {
 }
 
 // add classifies the pods that are new, as docs/draining.md says ("Pods that return").
-func (o *Owners) add(records []*record, since time.Time) {
+func (o *Owners) add(records []*record, since, deadline time.Time) {
 	for _, rec := range records {
 		if _, known := o.pods[rec.pod.UID]; !known && rec.pod.StayReason == "" {
-			o.pods[rec.pod.UID] = ownedPod{rec.owner, o.classify(rec, since)}
+			o.pods[rec.pod.UID] = o.classify(rec, since, deadline)
 		}
 	}
 	o.listed = true
@@ -76,26 +82,33 @@ func (o *Owners) retain(records []*record) {
 
 // classify classifies a pod that is new. The pods of the first list that no scheduler can have put there since the
 // cordon are from before it: the clocks of the API server and of this process may differ.
-func (o *Owners) classify(rec *record, since time.Time) class {
+func (o *Owners) classify(rec *record, since, deadline time.Time) ownedPod {
+	pod := ownedPod{owner: rec.owner}
 	if rec.owner == "" {
-		return ordinary // it is a DaemonSet's, which does not put it back
+		return pod // it is a DaemonSet's, which does not put it back
 	}
 	one := o.byName[rec.owner]
 	if one == nil {
 		one = &controller{}
 		o.byName[rec.owner] = one
 	}
+	age := time.Since(since)
+	again := since.Add(2 * max(age, firstLateEviction))
 	switch {
 	case one.told:
-		return putBack
-	case !o.listed && !rec.tolerates, !one.asked && !rec.created.After(since):
+		pod.class = putBack
+	case !o.listed && !rec.returns, !one.asked && !rec.created.After(since):
 		one.before++
-		return ordinary
-	case !rec.tolerates && one.late < max(one.before, 1)+lateMargin:
+	case rec.returns:
+		pod.class = returned
+	case one.late < max(one.before, 1)+lateMargin:
 		one.late++
-		return ordinary
+	case age < longestSchedulerWait && again.Before(deadline):
+		pod.evictAt = again
+	default:
+		pod.class = returned
 	}
-	return returned
+	return pod
 }
 
 // isNew reports whether the pod is one that a drain must still move, or tell to stop.
@@ -103,18 +116,20 @@ func (o *Owners) isNew(rec *record, since time.Time) bool {
 	if _, known := o.pods[rec.pod.UID]; known || rec.pod.StayReason != "" {
 		return false
 	}
-	return o.clone().classify(rec, since) != putBack
+	return o.clone().classify(rec, since, time.Time{}).class != putBack
 }
 
 // fill sets what the drain does with the pod.
 func (o *Owners) fill(pod *Pod, policy Policy) {
-	switch o.pods[pod.UID].class {
+	owned := o.pods[pod.UID]
+	switch owned.class {
 	case returned:
 		pod.Returned, pod.Brief, pod.Tier = true, true, max(pod.Tier, policy.returnedTier())
 		pod.WaitReason, pod.WaitUntil = "", time.Time{}
 	case putBack:
 		pod.StayReason = PutBack
 	case ordinary:
+		pod.EvictAt = owned.evictAt
 	}
 }
 

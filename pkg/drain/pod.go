@@ -2,6 +2,7 @@ package drain
 
 import (
 	"cmp"
+	"encoding/json"
 	"maps"
 	"reflect"
 	"slices"
@@ -77,7 +78,7 @@ type record struct {
 	pod               Pod
 	ignoresBudgets    bool // the API server does not check its budgets
 	needsTaint        bool // its DaemonSet creates it again unless the node has our taint
-	tolerates         bool // its tolerations let a scheduler bind it to the node in spite of our taint
+	returns           bool // it tolerates our taint, or names its node: its controller may put it back
 	created           time.Time
 	owner             string   // its namespace, and the UID of its controller; empty if it does not return
 	repelled          bool     // no scheduler that sees our taint binds it to the node
@@ -100,9 +101,10 @@ func (r *rules) record(p *corev1.Pod) *record {
 		pod: r.pod(p), ignoresBudgets: ignoresBudgets(p),
 	}
 	leaves := kept.pod.StayReason == ""
-	kept.needsTaint, kept.repelled = leaves && isDaemon(p), leaves && !isDaemon(p) && !r.tolerates(p)
+	kept.needsTaint = leaves && isDaemon(p)
 	if leaves && !isDaemon(p) {
-		kept.owner, kept.created, kept.tolerates = ownerOf(p), p.CreationTimestamp.Time, r.toleratesTaint(p)
+		kept.owner, kept.created, kept.returns = ownerOf(p), p.CreationTimestamp.Time, r.toleratesTaint(p) || namesNode(p)
+		kept.repelled = !kept.returns && r.Taint.Effect != corev1.TaintEffectPreferNoSchedule
 	}
 	if kept.needsTaint || kept.pod.StayReason == DaemonSet || kept.pod.StayReason == Mirror {
 		kept.claims = claims(p)
@@ -174,6 +176,20 @@ func ownerOf(p *corev1.Pod) string {
 		return p.Namespace + "/" + string(owner.UID)
 	}
 	return p.Namespace + "/"
+}
+
+// namesNode reports whether the pod was created with the name of its node, so that no scheduler has bound it. A binding
+// is not recorded in managedFields (k8s.io/kubernetes/pkg/registry/core/pod/storage: setPodNodeAndMetadata).
+func namesNode(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.ManagedFields, func(f metav1.ManagedFieldsEntry) bool {
+		var fields struct {
+			Spec struct {
+				NodeName *struct{} `json:"f:nodeName"`
+			} `json:"f:spec"`
+		}
+		return f.Subresource == "" && f.FieldsV1 != nil &&
+			json.Unmarshal(f.FieldsV1.GetRawBytes(), &fields) == nil && fields.Spec.NodeName != nil
+	})
 }
 
 func isDaemon(p *corev1.Pod) bool {

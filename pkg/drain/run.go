@@ -160,7 +160,7 @@ func (r *run) decide(ctx context.Context, records []*record) Step {
 		Unreachable: r.drainer.rules.Unreachable(r.node.Name), DeadSince: r.observeKubelet(), TierSince: r.tierSince,
 		Budgets: map[string]Budget{}, SchedulerWait: r.drainer.delay.wait(), TurnsTaken: map[string]bool{},
 	}
-	r.owners.add(records, r.node.Since)
+	r.owners.add(records, r.node.Since, r.waiter.deadline)
 	leaving := make(map[string]struct{}, len(records))
 	untainted, volumesAreIdle := r.isUntainted(), true
 	for _, rec := range records {

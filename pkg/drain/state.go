@@ -37,6 +37,7 @@ type Pod struct {
 	DeletedAt    time.Time     // of a terminating pod: when its grace period began
 	Returned     bool          // its controller has put it on the node after the cordon
 	Brief        bool          // when its tier has started, what blocks it holds it for briefWait only
+	EvictAt      time.Time     // the scheduler may have bound it late, once more: not before this; zero is at once
 	Unmounts     bool          // the volumes of other pods cannot be unmounted without it
 	WaitReason   WaitReason    // why the drain waits for its end instead of evicting it; empty if it does not
 	WaitUntil    time.Time     // when that wait is over; zero is at the deadline
@@ -226,6 +227,6 @@ const (
 	Restarting       WaitReason = "restarting"           // a rolling restart of its Deployment has not replaced it yet
 	GroupBehind      WaitReason = "group-behind"         // it is asked after others of its namespace
 	VolumesAttached  WaitReason = "volumes-attached"     // of the node: volumes of its pods are still attached
-	SchedulerBehind  WaitReason = "scheduler-behind"     // of the node: the scheduler may still bind pods to it
+	SchedulerBehind  WaitReason = "scheduler-behind"     // the scheduler may still bind pods to the node
 	Deregistering    WaitReason = "deregistering"        // of the node: load balancers may still send to it
 )

@@ -70,7 +70,7 @@ func TestPodsThatReturn(t *testing.T) {
 			f.terminate(instance)
 			f.assertEndsBy(instance, 45*time.Second)
 			agent.waitLog("termination ended", "outcome", "drained")
-			if n := len(f.evicted()); n > 2+2*3+4 { // of api, and of op as it was, late and returned
+			if n := len(f.evicted()); n > 2+2*2 { // of api, and of op as it was and returned
 				t.Errorf("%d evictions: %q", n, f.evicted())
 			}
 			for _, p := range f.podsOf("api") {

@@ -42,13 +42,17 @@ func (j boundJudge) judgeDrain(c *cluster, h Hook, a awsim.Action) {
 	j.cordonedAgain(c, h, a)
 }
 
-// cordonedAgain: when the Node of an instance registers again while a hook holds it, it is cordoned again.
+// cordonedAgain: when the Node of an instance registers again while a hook holds it, it is cordoned again, if the agent
+// knows of the action: a message may be lost until the next resync.
 func (j boundJudge) cordonedAgain(c *cluster, h Hook, a awsim.Action) {
-	closed := orNow(a.ClosedAt)
+	known, closed := a.StartedAt, orNow(a.ClosedAt)
+	if j.facts.losses[h.Install] {
+		known = known.Add(j.configs[h.Install].ResyncInterval)
+	}
 	for _, at := range j.facts.rejoined[a.InstanceID] {
 		due := at.Add(time.Minute + 2*c.Timing.Watch)
 		out := overlap(j.outages(h.Install, c), at.Add(-time.Minute), due) > 0
-		if _, marked := markAt(j.markings[c.Name], a.InstanceID, due); at.After(a.StartedAt) && due.Before(closed) &&
+		if _, marked := markAt(j.markings[c.Name], a.InstanceID, due); at.After(known) && due.Before(closed) &&
 			!marked && !out && !j.cannot(c, a) && nodeAt(&c.changes, a.InstanceID, due) != nil {
 			j.violate("stays cordoned", due, "node %s registered again, and is not cordoned while hook %s is open",
 				a.InstanceID, a.Hook)
@@ -109,8 +113,9 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// removalsBounded: a drain removes the pods of a controller that were on its node, as many again that come late, and
-// those that return once.
+// removalsBounded: a drain removes the pods of a controller that were on its node, and once those that return. Of pods
+// that a scheduler binds late, it removes as many again and some more, and then some each time that twice as much time
+// has passed.
 func (j boundJudge) removalsBounded() {
 	removed := map[string][]removal{}
 	for _, r := range j.facts.removals {
@@ -160,34 +165,35 @@ func (j boundJudge) mostRemovals(owner types.UID, r removal) int {
 			drains++
 		}
 	}
-	return drains * (2*pods + max(pods, 2) + 2)
+	removals := 2*max(pods, 2) + 2
+	if r.cluster.Timing.Lag > 0 && !toleratesAll(r.pod) && !namesNode(r.pod) {
+		removals += lateMargin + lateTimes*max(pods, 2)
+	}
+	return drains * removals
 }
 
+// lateMargin is how many pods more than it had a drain removes of a controller at once, and lateTimes how often twice as
+// much time passes until two minutes after the cordon.
+const lateMargin, lateTimes = 4, 7
+
 // mayStay reports whether a pod may stay on a node that is drained, because its controller has put it back: it
-// tolerates the taint, or fits no other node, or the agent has moved as many others of it before.
+// tolerates the taint, or names the node, or it comes later than any scheduler is behind, or so near to the deadline that
+// the agent only tells it to stop.
 func (j boundJudge) mayStay(c *cluster, p *podLife, m marking) bool {
 	owner := metav1.GetControllerOfNoCopy(p)
 	if owner == nil || !p.CreationTimestamp.After(m.from.Add(-time.Second)) {
 		return false
 	}
-	if toleratesAll(p.Pod) || isPinned(p.Pod) {
+	if toleratesAll(p.Pod) || namesNode(p.Pod) {
 		return true
 	}
-	before, late := 0, 0
-	for _, o := range j.lives[c.Name] {
-		controller := metav1.GetControllerOfNoCopy(o)
-		if o.Spec.NodeName != m.node || controller == nil || controller.UID != owner.UID {
-			continue
-		}
-		if o.isOn(m.from) {
-			before++
-		}
-		if o.bound.After(m.from) && o.bound.Before(p.bound) && !o.deleted.IsZero() {
-			late++
-		}
-	}
-	return late >= max(before, 1)
+	again := p.bound.Add(p.bound.Sub(m.from))
+	return p.bound.After(m.from.Add(latestBinding)) || again.After(m.mark.Deadline) ||
+		slices.ContainsFunc(m.changed, func(r remark) bool { return again.After(r.mark.Deadline) })
 }
+
+// latestBinding is how long after a cordon a pod may be bound by a scheduler that has not seen it.
+const latestBinding = 2 * time.Minute
 
 func toleratesAll(p *corev1.Pod) bool {
 	return slices.ContainsFunc(p.Spec.Tolerations, func(t corev1.Toleration) bool {
@@ -195,8 +201,8 @@ func toleratesAll(p *corev1.Pod) bool {
 	})
 }
 
-// isPinned reports whether the owner of a pod names its node.
-func isPinned(p *corev1.Pod) bool { return p.Labels["app"] == "pinned" }
+// namesNode reports whether the owner of a pod names its node.
+func namesNode(p *corev1.Pod) bool { return len(p.ManagedFields) > 0 }
 
 // isLast reports whether a deleted pod had come back, or is one of a DaemonSet, and no other pod was left that had to
 // leave: budgets then have the time between two deletions, and not half of the drain.

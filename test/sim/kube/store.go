@@ -150,8 +150,8 @@ func (s *store) create(actor string, r resource, o Object) (*entry, error) {
 
 func now() metav1.Time { return metav1.NewTime(time.Now().Truncate(time.Second)) }
 
-// setDefaults sets what the API server sets in a new pod: the phase, the grace period, and how long the pod stays on a
-// node that is not ready (admission plugin DefaultTolerationSeconds).
+// setDefaults sets what the API server sets in a new pod: the phase, the grace period, how long the pod stays on a node
+// that is not ready (admission plugin DefaultTolerationSeconds), and of managedFields whether its creator names the node.
 func setDefaults(o Object) {
 	pod, isPod := o.(*corev1.Pod)
 	if !isPod {
@@ -162,6 +162,12 @@ func setDefaults(o Object) {
 	}
 	if pod.Spec.TerminationGracePeriodSeconds == nil {
 		pod.Spec.TerminationGracePeriodSeconds = new(int64(corev1.DefaultTerminationGracePeriodSeconds))
+	}
+	if pod.Spec.NodeName != "" {
+		pod.ManagedFields = []metav1.ManagedFieldsEntry{{
+			Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1",
+			FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:nodeName":{}}}`),
+		}}
 	}
 	for _, key := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
 		taint := corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute}
