@@ -261,6 +261,17 @@ func (p *pdbTracker) setDemand(w *waiter, names map[string]struct{}, d demands) 
 	}
 }
 
+// pause gives up what the drain waits for until it decides again: another drain may use it meanwhile.
+func (p *pdbTracker) pause(w *waiter, names map[string]struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for name := range names {
+		if t := p.find(name); t != nil {
+			t.setDemand(w, 0, false)
+		}
+	}
+}
+
 // tighten brings the deadline of the drain forward.
 func (p *pdbTracker) tighten(w *waiter, deadline time.Time) {
 	p.mu.Lock()

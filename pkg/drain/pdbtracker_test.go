@@ -277,6 +277,22 @@ func TestTheEarliestDeadlineIsServedFirst(t *testing.T) {
 	})
 }
 
+// TestADrainThatPausesHoldsUpNoOther: what it waited for is free for the next drain, which is woken.
+func TestADrainThatPausesHoldsUpNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, first, second := newTracker(t, newPDB(1)), newWaiter("first", time.Minute), newWaiter("second", time.Hour)
+		l.waitFor(first, 1)
+		l.waitFor(second, 1)
+		expectAllowed(t, l.allows(t, second), 0, "while an earlier drain waits")
+		l.waitFor(second, 1)
+		second.woken()
+		l.pause(first, map[string]struct{}{"x/b": {}})
+		if expectAllowed(t, l.allows(t, second), 1, "while it does something else"); !second.woken() {
+			t.Error("the next drain is not woken")
+		}
+	})
+}
+
 func TestADrainThatReadsABudgetIsWokenByAnyChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, r := newTracker(t, newPDB(0)), newWaiter("n", 0)
