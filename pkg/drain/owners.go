@@ -16,7 +16,8 @@ type Owners struct {
 
 // lateMargin is how many more late pods of a controller are evicted at once than it had: a scheduler that lags binds
 // several. Each one after these is evicted at twice the time since the cordon at which it came, so that they are few
-// however fast they come back, until longestSchedulerWait after the cordon. firstLateEviction is the shortest such time.
+// however fast they come back, until longestSchedulerWait after the cordon. firstLateEviction is the shortest such
+// time.
 const (
 	lateMargin        = 4
 	firstLateEviction = time.Second

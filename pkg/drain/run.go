@@ -317,8 +317,8 @@ func (r *run) needsRelist(step Step) bool {
 	return true
 }
 
-// relist decides again by a fresh list from the API server. It returns false if there was no answer. The budgets are free
-// for other drains while the API server lists.
+// relist decides again by a fresh list from the API server. It returns false if there was no answer. The budgets are
+// free for other drains while the API server lists.
 func (r *run) relist(ctx context.Context) (Step, bool) {
 	r.drainer.pdbs.pause(r.waiter, r.budgetsRead)
 	records, err := r.pods.relist(ctx, r.end())

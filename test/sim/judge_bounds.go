@@ -142,44 +142,47 @@ func (j boundJudge) removalsBounded() {
 // mostRemovals returns how many pods of an owner agents may remove from a node: in each of its drains, and again when a
 // process starts.
 func (j boundJudge) mostRemovals(owner types.UID, r removal) int {
-	id, drains, pods := r.pod.Spec.NodeName, 1, 0
+	drains, pods := 1, 2
 	for _, m := range j.markings[r.cluster.Name] {
-		if m.node != id {
-			continue
+		if m.node == r.pod.Spec.NodeName {
+			drains++
+			pods = max(pods, j.podsOf(owner, r.cluster, m))
 		}
-		drains++
-		n := 0
-		for _, p := range j.lives[r.cluster.Name] {
-			controller := metav1.GetControllerOfNoCopy(p)
-			if p.Spec.NodeName == id && p.isOn(m.from) && controller != nil && controller.UID == owner {
-				n++
-			}
-		}
-		pods = max(pods, n)
 	}
 	for _, a := range r.cluster.agents {
 		drains += len(a.down)
 	}
 	for _, a := range j.actions {
-		if a.InstanceID == id {
+		if a.InstanceID == r.pod.Spec.NodeName {
 			drains++
 		}
 	}
-	removals := 2*max(pods, 2) + 2
+	removals := 2*pods + 2
 	if r.cluster.Timing.Lag > 0 && !toleratesAll(r.pod) && !namesNode(r.pod) {
-		removals += lateMargin + lateTimes*max(pods, 2)
+		removals += lateMargin + lateTimes*pods
 	}
 	return drains * removals
 }
 
-// lateMargin is how many pods more than it had a drain removes of a controller at once, and lateTimes how often twice as
-// much time passes until two minutes after the cordon.
+// podsOf returns how many pods of an owner are on a node when it is marked.
+func (j boundJudge) podsOf(owner types.UID, c *cluster, m marking) (n int) {
+	for _, p := range j.lives[c.Name] {
+		controller := metav1.GetControllerOfNoCopy(p)
+		if p.Spec.NodeName == m.node && p.isOn(m.from) && controller != nil && controller.UID == owner {
+			n++
+		}
+	}
+	return n
+}
+
+// lateMargin is how many pods more than it had a drain removes of a controller at once, and lateTimes how often twice
+// as much time passes until two minutes after the cordon.
 const lateMargin, lateTimes = 4, 7
 
 // mayStay reports whether a pod may stay on a node that is drained, because its controller has put it back: it
-// tolerates the taint, or names the node, or it comes later than any scheduler is behind, or so near to the deadline that
-// the agent only tells it to stop.
-func (j boundJudge) mayStay(c *cluster, p *podLife, m marking) bool {
+// tolerates the taint, or names the node, or it comes later than any scheduler is behind, or so near to the deadline
+// that the agent only tells it to stop.
+func mayStay(p *podLife, m marking) bool {
 	owner := metav1.GetControllerOfNoCopy(p)
 	if owner == nil || !p.CreationTimestamp.After(m.from.Add(-time.Second)) {
 		return false
@@ -209,7 +212,7 @@ func namesNode(p *corev1.Pod) bool { return len(p.ManagedFields) > 0 }
 func (j boundJudge) isLast(r removal) bool {
 	m, marked := markAt(j.markings[r.cluster.Name], r.pod.Spec.NodeName, r.At)
 	p := j.lives[r.cluster.Name][r.pod.UID]
-	if !marked || p == nil || !isOfDaemonSet(r.pod) && !j.mayStay(r.cluster, p, m) {
+	if !marked || p == nil || !isOfDaemonSet(r.pod) && !mayStay(p, m) {
 		return false
 	}
 	return !slices.ContainsFunc(j.podsOn(r.cluster, m.node, r.At), func(o *podLife) bool {

@@ -198,8 +198,7 @@ func (j hookJudge) nodeIsEmpty(c *cluster, h Hook, a awsim.Action) {
 	settled := m.from.Add(j.configs[h.Install].Drain.Settle - c.Timing.Watch)
 	j.countLatePods(c, a, settled)
 	left := slices.IndexFunc(j.podsOn(c, a.InstanceID, a.ClosedAt), func(p *podLife) bool {
-		mayStay := boundJudge{podJudge(j)}.mayStay(c, p, m)
-		return !marked && !j.cannot(c, a) || marked && !p.bound.After(settled) && !mayStay
+		return !marked && !j.cannot(c, a) || marked && !p.bound.After(settled) && !mayStay(p, m)
 	})
 	if left >= 0 {
 		j.violate("node empty", a.ClosedAt, "hook %s of %s completed while pod %s is on the node", a.Hook, a.InstanceID,

@@ -327,7 +327,7 @@ func (j podJudge) judgeInterrupted(c *cluster, i awsim.Interruption) {
 		seemsEarly := p.deleted.IsZero() && i.TakenAt.Before(due.Add(-graceOf(p.Pod)-slack/10)) ||
 			!p.deleted.IsZero() && i.TakenAt.Before(due.Add(-slack/20)) // its grace period is cut just before the end
 		m, marked := markAt(j.markings[c.Name], i.InstanceID, i.TakenAt.Add(-time.Second))
-		isReturned := marked && boundJudge{j}.mayStay(c, p, m)
+		isReturned := marked && mayStay(p, m)
 		if p.bound.Before(last) && !isTold && !seemsEarly && !isReturned {
 			j.violate("pods told in time", i.TakenAt, "pod %s ran with a grace period beyond the end of %s", p.Name,
 				i.InstanceID)

@@ -151,7 +151,8 @@ func (s *store) create(actor string, r resource, o Object) (*entry, error) {
 func now() metav1.Time { return metav1.NewTime(time.Now().Truncate(time.Second)) }
 
 // setDefaults sets what the API server sets in a new pod: the phase, the grace period, how long the pod stays on a node
-// that is not ready (admission plugin DefaultTolerationSeconds), and of managedFields whether its creator names the node.
+// that is not ready (admission plugin DefaultTolerationSeconds), and in managedFields whether its creator has named the
+// node.
 func setDefaults(o Object) {
 	pod, isPod := o.(*corev1.Pod)
 	if !isPod {
