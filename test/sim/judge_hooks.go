@@ -192,7 +192,8 @@ func (j hookJudge) nodeIsEmpty(c *cluster, h Hook, a awsim.Action) {
 		m.mark.Deadline = a.StartedAt.Add(j.configs[h.Install].Drain.Timeout)
 	}
 	rejoined := j.facts.hasRejoined(a.InstanceID, a.ClosedAt.Add(-c.Timing.Watch-time.Minute), a.ClosedAt.Add(time.Minute))
-	if drainIsDue(j.judge, c, h, a, m) || rejoined { // To the agent the node may just be gone.
+	gone := rejoined || nodeAt(&c.changes, a.InstanceID, a.ClosedAt) == nil // to the agent, which may see it late
+	if gone || drainIsDue(j.judge, c, h, a, m) {
 		return
 	}
 	settled := m.from.Add(j.configs[h.Install].Drain.Settle - c.Timing.Watch)
