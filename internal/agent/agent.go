@@ -30,7 +30,7 @@ type Instances interface {
 	Describe(ctx context.Context, instanceID string) (ec2.Instance, error)
 	Scheduled(ctx context.Context, instanceID string) (ec2.Schedule, error)
 	InReservation(ctx context.Context, reservationID string) ([]string, error)
-	spotStatuses
+	spotRequests
 }
 
 // Alarms is what the agent calls of CloudWatch.
@@ -183,7 +183,7 @@ func newNoticeHandler(
 ) *noticeHandler {
 	h := &noticeHandler{
 		cfg: t.cfg, groups: groups, instances: instances, nodes: nodes, observer: o, retries: t.retries, terminator: t,
-		spot:     &spotWarnings{statuses: instances, nodes: nodes, observer: o},
+		spot:     &spotWarnings{requests: instances, nodes: nodes, observer: o},
 		requests: &requestLimit{groups: groups, retries: t.retries, dryRun: t.cfg.DryRun},
 		awaited:  make(awaitedNodes, mostAwaited),
 	}

@@ -166,13 +166,21 @@ func TestForgedTimeOfANotice(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		message source
+		marked  time.Duration // how long ago EC2 has marked the Spot request; it does not say if zero
 		want    string
 	}{
-		{"Spot interruption", at(spotWarning, 90*time.Second), "55s"},
-		{"interruption of a reservation", at(reservationInterruption, time.Hour), "55s"},
-		{"end of a Capacity Block", at(capacityBlock, 20*time.Minute), "4m55s"},
+		{"Spot interruption", at(spotWarning, 90*time.Second), 0, "55s"},
+		{"Spot interruption, and EC2 says when it was announced", at(spotWarning, 90*time.Second), time.Second, "1m54s"},
+		{"late Spot interruption, and EC2 says when it was announced", spotWarning, 90 * time.Second, "25s"},
+		{"Spot interruption that EC2 shows late", spotWarning, -5 * time.Second, "1m55s"},
+		{"interruption of a reservation", at(reservationInterruption, time.Hour), 0, "55s"},
+		{"end of a Capacity Block", at(capacityBlock, 20*time.Minute), 0, "4m55s"},
 	} {
-		given := func(f *fixture) { f.state, f.reserved = always(inService), []string{instance} }
+		given := func(f *fixture) {
+			if f.state, f.reserved = always(inService), []string{instance}; tt.marked != 0 {
+				f.spotSince = f.start.Add(-tt.marked)
+			}
+		}
 		each(t, tt.name, given, func(t *testing.T, f *fixture) {
 			mustHandle(t, f, f.agent(), tt.message)
 			if got := f.did("drain"); len(got) != 1 || got[0] != "drain node-1 until "+tt.want {

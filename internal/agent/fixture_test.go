@@ -99,6 +99,7 @@ type fixture struct {
 	notBefore  time.Time // when what is scheduled starts; zero: EC2 does not say
 	reserved   []string  // in the Capacity Block
 	spot       answer[ec2.SpotStatus]
+	spotSince  time.Time     // when the request got its status; zero if EC2 does not say
 	spotSilent time.Duration // until then questions for the status are not answered at all
 
 	// The Nodes.

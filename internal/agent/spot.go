@@ -12,9 +12,9 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/event"
 )
 
-// spotStatuses reads the status of the Spot Instance requests of instances.
-type spotStatuses interface {
-	SpotStatus(ctx context.Context, instanceID string) (ec2.SpotStatus, error)
+// spotRequests reads the Spot Instance requests of instances.
+type spotRequests interface {
+	SpotRequest(ctx context.Context, instanceID string) (ec2.SpotRequest, error)
 }
 
 // spotObserver records what EC2 says of instances whose interruption a message announces.
@@ -35,7 +35,7 @@ const (
 // spotWarnings acts on Spot interruption warnings. EC2's description of an instance says only that it is a Spot
 // Instance. The status of its request also says whether EC2 interrupts it.
 type spotWarnings struct {
-	statuses spotStatuses
+	requests spotRequests
 	nodes    nodeFinder
 	observer spotObserver
 	failing  atomic.Bool // the last question had no answer
@@ -55,7 +55,7 @@ func (w *spotWarnings) do(
 	}
 	q := spotQuestion{spotWarnings: w, event: e}
 	if err := q.ask(ctx); !errors.Is(err, errContradicted) {
-		return act(ctx, e)
+		return act(ctx, q.event)
 	}
 	if !w.hasOtherDrain(e) {
 		undated := e
@@ -66,7 +66,7 @@ func (w *spotWarnings) do(
 	if err := q.askUntilConfirmed(ctx); err != nil {
 		return Interrupted, err
 	}
-	return act(ctx, e)
+	return act(ctx, q.event)
 }
 
 // hasOtherDrain reports whether the node has a deadline by another event. Acting on a warning that EC2
@@ -117,12 +117,16 @@ func (q *spotQuestion) askUntilConfirmed(ctx context.Context) error {
 func (q *spotQuestion) ask(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, spotAnswerTimeout)
 	defer cancel()
-	status, err := q.statuses.SpotStatus(ctx, q.event.InstanceID)
+	request, err := q.requests.SpotRequest(ctx, q.event.InstanceID)
 	if err != nil {
 		q.observer.SpotStatusFailed(q.event, err, !q.failing.Swap(true))
 		return err
 	}
 	q.failing.Store(false)
+	status := request.Status
+	if status.Marked() && !request.Since.IsZero() {
+		q.event.Deadline = interruptionEnd(q.event, request.Since)
+	}
 	if !q.read || status != q.last {
 		q.observer.SpotStatusRead(q.event, status)
 	}
@@ -131,4 +135,19 @@ func (q *spotQuestion) ask(ctx context.Context) error {
 		return fmt.Errorf("%w: the status of its Spot Instance request is %s", errContradicted, status)
 	}
 	return nil
+}
+
+// interruptionEnd returns when EC2 takes the instance whose request has been marked since then. The time in the message
+// does not count. EC2 may set the status later than it sends the warning, but it sends none before the interruption is
+// certain: it takes the instance two minutes after the message was sent at the latest. The deadline of a mark, which
+// came from a message, is kept if it is earlier.
+func interruptionEnd(e event.Event, marked time.Time) time.Time {
+	end := marked.Add(event.SpotNotice)
+	switch {
+	case !e.Seen.IsZero():
+		return earlier(end, e.Seen.Add(event.SpotNotice))
+	case !e.Deadline.IsZero():
+		return earlier(end, e.Deadline)
+	}
+	return end
 }

@@ -18,12 +18,13 @@ const (
 	marked    = ec2.SpotStatus("marked-for-termination")
 )
 
-func (f instances) SpotStatus(ctx context.Context, _ string) (ec2.SpotStatus, error) {
+func (f instances) SpotRequest(ctx context.Context, _ string) (ec2.SpotRequest, error) {
 	if f.after() < f.spotSilent {
 		<-ctx.Done()
-		return "", ctx.Err()
+		return ec2.SpotRequest{}, ctx.Err()
 	}
-	return f.spot(f.after())
+	status, err := f.spot(f.after())
+	return ec2.SpotRequest{Status: status, Since: f.spotSince}, err
 }
 
 func (f observer) SpotStatusRead(_ event.Event, s ec2.SpotStatus) { f.fact("spot status %q", s) }

@@ -60,7 +60,7 @@ func (r awsReader) Try(ctx context.Context, action, group, hook string) (err err
 	case action == check.ActionStatus:
 		_, err = ec2.New(r.instances).Scheduled(ctx, noInstance)
 	case action == check.ActionSpot:
-		_, err = ec2.New(r.instances).SpotStatus(ctx, noInstance)
+		_, err = ec2.New(r.instances).SpotRequest(ctx, noInstance)
 	case action == check.ActionAlarms:
 		_, err = cloudwatch.New(r.alarms).IsInAlarm(ctx, noAlarm, noInstance)
 	default:

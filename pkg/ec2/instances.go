@@ -53,7 +53,7 @@ func (s State) Unknown() bool { return s == "" }
 type Instances struct {
 	described batch.Batcher[string, Instance]
 	scheduled batch.Batcher[string, Schedule]
-	spot      batch.Batcher[string, SpotStatus]
+	spot      batch.Batcher[string, SpotRequest]
 	lists     *rate.Limiter // of the instances of a reservation, which cannot share a call
 	api       API
 }
@@ -79,7 +79,7 @@ func New(api API) *Instances {
 	i := &Instances{api: api, lists: rate.NewLimiter(listRate, listBurst)}
 	i.described = batch.Batcher[string, Instance]{Max: describeMax, Window: window, Call: i.describe}
 	i.scheduled = batch.Batcher[string, Schedule]{Max: scheduledMax, Window: window, Call: i.schedule}
-	i.spot = batch.Batcher[string, SpotStatus]{Max: describeMax, Window: window, Call: i.describeSpot}
+	i.spot = batch.Batcher[string, SpotRequest]{Max: describeMax, Window: window, Call: i.describeSpot}
 	return i
 }
 

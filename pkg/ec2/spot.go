@@ -3,6 +3,8 @@ package ec2
 import (
 	"cmp"
 	"context"
+	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	sdk "github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -22,15 +24,25 @@ func (s SpotStatus) Running() bool {
 	return s == "fulfilled" || s == "request-canceled-and-instance-running"
 }
 
-// SpotStatus returns the status of the instance's Spot Instance request. Concurrent questions share a call.
-func (i *Instances) SpotStatus(ctx context.Context, id string) (SpotStatus, error) {
+// Marked reports whether EC2 is going to interrupt the instance two minutes after the request got this status.
+func (s SpotStatus) Marked() bool { return strings.HasPrefix(string(s), "marked-for-") }
+
+// SpotRequest is the Spot Instance request of an instance.
+type SpotRequest struct {
+	Status SpotStatus
+	Since  time.Time // when it got this status; zero if EC2 does not say
+}
+
+// SpotRequest returns the Spot Instance request of the instance; the zero value if it has none. Concurrent questions
+// share a call.
+func (i *Instances) SpotRequest(ctx context.Context, id string) (SpotRequest, error) {
 	return i.spot.Do(ctx, id)
 }
 
 // describeSpot asks by the filter for instances: as a parameter, a request that EC2 does not know would fail
 // the whole call.
-func (i *Instances) describeSpot(ctx context.Context, ids []string) []batch.Result[SpotStatus] {
-	found := map[string]SpotStatus{}
+func (i *Instances) describeSpot(ctx context.Context, ids []string) []batch.Result[SpotRequest] {
+	found := map[string]SpotRequest{}
 	pages := sdk.NewDescribeSpotInstanceRequestsPaginator(i.api, &sdk.DescribeSpotInstanceRequestsInput{
 		Filters: []types.Filter{{Name: aws.String("instance-id"), Values: unique(ids)}},
 	})
@@ -38,7 +50,7 @@ func (i *Instances) describeSpot(ctx context.Context, ids []string) []batch.Resu
 	err := cloud.EachPage(ctx, callTimeout, doing, pages, func(out *sdk.DescribeSpotInstanceRequestsOutput) {
 		for _, r := range out.SpotInstanceRequests {
 			status := cmp.Or(r.Status, &types.SpotInstanceStatus{})
-			found[aws.ToString(r.InstanceId)] = SpotStatus(aws.ToString(status.Code))
+			found[aws.ToString(r.InstanceId)] = SpotRequest{SpotStatus(aws.ToString(status.Code)), aws.ToTime(status.UpdateTime)}
 		}
 	})
 	return batch.Results(ids, found, err)

@@ -8,8 +8,8 @@ import (
 	"github.com/node-drainer/node-drainer/test/awsim"
 )
 
-// TestSpotStatus: concurrent questions share a call, and an instance without a request does not fail it.
-func TestSpotStatus(t *testing.T) {
+// TestSpotRequest: concurrent questions share a call, and an instance without a request does not fail it.
+func TestSpotRequest(t *testing.T) {
 	t.Parallel()
 	s, i := simulateInstances(t)
 	must(t, s.SetMarket(block, awsim.Spot, ""))
@@ -19,8 +19,8 @@ func TestSpotStatus(t *testing.T) {
 	var calls sync.WaitGroup
 	for id := range want {
 		calls.Go(func() {
-			if got, err := i.SpotStatus(bounded(t), id); err != nil || got != want[id] {
-				t.Errorf("%s: got %q, %v, want %q", id, got, err, want[id])
+			if got, err := i.SpotRequest(bounded(t), id); err != nil || got.Status != want[id] || got.Since.IsZero() != (want[id] == "") {
+				t.Errorf("%s: got %+v, %v, want %q", id, got, err, want[id])
 			}
 		})
 	}

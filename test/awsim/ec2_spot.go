@@ -1,5 +1,7 @@
 package awsim
 
+import "time"
+
 // The status codes of Spot requests. Source: "Spot request status codes" in the Amazon EC2 user guide. It does
 // not say when each is set: here the request is marked together with the warning.
 const (
@@ -11,7 +13,7 @@ const (
 
 // SetSpotStatus sets the status code of the instance's Spot request, whatever happens to the instance.
 func (s Notices) SetSpotStatus(instanceID, code string) error {
-	return s.asg.changeInstance(instanceID, func(inst *instance) { inst.spotStatus = code })
+	return s.asg.changeInstance(instanceID, func(inst *instance) { inst.spotStatus, inst.spotStatusAt = code, time.Now() })
 }
 
 type spotRequestXML struct {
@@ -19,6 +21,7 @@ type spotRequestXML struct {
 	InstanceID string `xml:"instanceId"`
 	State      string `xml:"state"`
 	Code       string `xml:"status>code"`
+	Updated    string `xml:"status>updateTime"`
 }
 
 func (r spotRequestXML) fields() map[string][]string {
@@ -57,17 +60,19 @@ func (a ec2API) describeSpotRequests(r *reader) (any, error) {
 // spotRequestWire needs mu.
 func (a ec2API) spotRequestWire(inst *instance) spotRequestXML {
 	out := spotRequestXML{ID: spotRequestID(inst), InstanceID: inst.id, State: "active", Code: SpotFulfilled}
+	updated, announced := inst.launchedAt, a.notices.interruptionsOf(inst)
 	switch {
 	case inst.interrupted:
 		out.State, out.Code = "closed", SpotNoCapacity
 	case inst.terminatingMachine:
 		out.State, out.Code = "closed", SpotByUser
-	case len(a.notices.interruptionsOf(inst)) > 0:
-		out.Code = SpotMarked
+	case len(announced) > 0:
+		out.Code, updated = SpotMarked, announced[0].DueAt.Add(-spotNotice)
 	}
 	if inst.spotStatus != "" {
-		out.Code = inst.spotStatus
+		out.Code, updated = inst.spotStatus, inst.spotStatusAt
 	}
+	out.Updated = stamp(a.server.told(updated))
 	return out
 }
 

@@ -43,6 +43,7 @@ type instance struct {
 	tags               map[string]string
 	market             Market
 	spotStatus         string // of its Spot request; empty if it follows from what happens to the instance
+	spotStatusAt       time.Time
 	reservation        string // The Capacity Reservation that it runs in, if any.
 	launchedAt         time.Time
 	index              int

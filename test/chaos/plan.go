@@ -126,8 +126,10 @@ func (p *planner) kinds(n int) []string {
 // lasts returns the notice, or the time until the second half.
 func (p *planner) lasts(what string) time.Duration {
 	switch what {
-	case spot, spotDuringDrain, reservation:
+	case spot, spotDuringDrain:
 		return p.span(20, 30)
+	case reservation: // Only the message says when it ends: an end within less than half of the notice is not believed.
+		return p.span(62, 75)
 	case rebalance, scheduled:
 		return p.span(8, 20)
 	case canceled:
