@@ -112,6 +112,7 @@ const (
 	Refused     Outcome = "refused" // By the preflight; nothing was changed.
 	Failed      Outcome = "failed"  // Failed or cancelled.
 	RolledBack  Outcome = "rolled-back"
+	Ineffective Outcome = "ineffective" // What the group launches for the target is outdated, too.
 	TimedOut    Outcome = "timed-out"
 	Stalled     Outcome = "stalled"
 	Conflict    Outcome = "conflict"   // Another refresh is active.

@@ -19,13 +19,14 @@ type outcomeInfo struct {
 	text    string
 }
 
-// outcomes returns all outcomes, the worst first. Codes are in the order 130, 1, 3, 4, 5, 6, 7, 0. Only
+// outcomes returns all outcomes, the worst first. Codes are in the order 130, 1, 8, 3, 4, 5, 6, 7, 0. Only
 // Skipped is out of order: it has the code of an error, but the failure that caused it matters more.
 func outcomes() []outcomeInfo {
 	return []outcomeInfo{
 		{Interrupted, 130, "the trigger was stopped"},
 		{Error, exitError, "AWS or Kubernetes refused a call, or a flag is wrong"},
 		{Refused, exitError, "the preflight refused the rollout; nothing was changed"},
+		{Ineffective, 8, "the group launches instances that are outdated as well; no further one was replaced"},
 		{Failed, 3, "the refresh failed or was cancelled, a node was not ready in time, or a gate did not pass"},
 		{RolledBack, 4, "the refresh was rolled back"},
 		{TimedOut, 5, "timed out (--timeout)"},
@@ -63,7 +64,7 @@ func (o Outcome) ExitCode() int { return outcomes()[o.rank()].code }
 // isSuccess reports whether the exit code is 0.
 func (o Outcome) isSuccess() bool { return o.ExitCode() == 0 }
 
-// Worst returns the worst outcome of the groups, in the order 130, 1, 3, 4, 5, 6, 7, 0 of their exit codes. A
+// Worst returns the worst outcome of the groups, in the order 130, 1, 8, 3, 4, 5, 6, 7, 0 of their exit codes. A
 // skipped group is never worse than the failure that caused it. Without groups it is Nothing.
 func Worst(groups []Group) Outcome {
 	worst := Nothing

@@ -42,6 +42,7 @@ func TestExitCodes(t *testing.T) {
        timed-out: timed out (--timeout)
     6  conflict: another refresh of the group is active
     7  incomplete: it ended, but outdated or retained instances remain
+    8  ineffective: the group launches instances that are outdated as well; no further one was replaced
   130  interrupted: the trigger was stopped
 `
 	if got := ExitCodes(); got != want {

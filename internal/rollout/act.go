@@ -82,12 +82,15 @@ func (t *Trigger) pauseOrResume(ctx context.Context, g *group, a Action) (ending
 	return ending{report.Done, done + left}, t.removeLease(ctx, g)
 }
 
-// releaseFailed lets trigger watch try a target again that failed.
+// releaseFailed lets trigger watch try a target again that failed, and a rollout to it begin anew.
 func (t *Trigger) releaseFailed(ctx context.Context, g *group) (done string, err error) {
 	done = "the process InstanceRefresh is resumed"
 	if f, failed := refresh.FailedOf(g.state.group); failed {
 		done += "; trigger watch may try the target again that failed: " + f.Describe()
 		err = t.writer.RemoveFailed(ctx, g.name)
+	}
+	if _, begun := refresh.BegunOf(g.state.group); begun && err == nil {
+		err = t.writer.RemoveBegun(ctx, g.name)
 	}
 	return done, err
 }

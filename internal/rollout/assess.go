@@ -18,10 +18,9 @@ type policy struct {
 	nodes nodeIndex
 }
 
-// needsAge reports whether the oldest instances are replaced first: only EC2 knows how old they are.
-func (p policy) needsAge() bool {
-	return p.cfg.Mode.InBatches() && p.cfg.Pace.Order != refresh.ByZone
-}
+// needsAge reports whether it matters when instances were launched, which only EC2 knows: the oldest are replaced
+// first, and none that was launched for the target.
+func (p policy) needsAge() bool { return p.cfg.Mode.InBatches() }
 
 // criteria are those of the configuration, for the instances of a group.
 func (p policy) criteria(instances []refresh.Instance) refresh.Criteria {

@@ -37,6 +37,7 @@ type batches struct {
 	group        *group
 	aws          batchWriter
 	by           changer
+	beginning    *beginning
 	inFlight     bool      // A batch is being replaced.
 	batchEnded   time.Time // when the last one was seen to be replaced
 	waiting      string    // noted last
@@ -116,8 +117,8 @@ func (b *batches) step(ctx context.Context, left func(refresh.Step) bool) (step 
 		b.waiting = step.Waiting
 		b.group.progress.note(refresh.OK, "%s", step.Waiting)
 	}
-	if step.Begins() {
-		if step, err = b.chooseBatch(ctx); err != nil {
+	if step.Begins() || step.Raise > 0 {
+		if step, err = b.choose(ctx, step); err != nil {
 			return refresh.Step{}, err
 		}
 	}
@@ -130,10 +131,10 @@ func (b *batches) step(ctx context.Context, left func(refresh.Step) bool) (step 
 	return step, b.stall.check(nil, step.Waiting)
 }
 
-// chooseBatch decides on the next step again when the gate has passed, and it is known what instances should be
-// launched from now. What is left of a surge is taken back without the gate.
-func (b *batches) chooseBatch(ctx context.Context) (refresh.Step, error) {
-	if b.group.state.anyOutdated() {
+// choose decides on the next step again when the gate has passed, and it is known what instances should be launched
+// from now. A surge, and what is left of it, do without the gate.
+func (b *batches) choose(ctx context.Context, step refresh.Step) (refresh.Step, error) {
+	if step.Begins() && b.group.state.anyOutdated() {
 		err := b.group.gates.pass(ctx, b.group, atBatch)
 		if end, failed := errors.AsType[*endError](err); failed {
 			return refresh.Step{}, &endError{end.outcome, end.message + b.afterError()}
@@ -145,7 +146,11 @@ func (b *batches) chooseBatch(ctx context.Context) (refresh.Step, error) {
 	if err := b.group.updateTarget(ctx); err != nil {
 		return refresh.Step{}, err
 	}
-	return b.next(), nil
+	err := b.beginning.check(ctx)
+	if end, ineffective := errors.AsType[*endError](err); ineffective {
+		err = &endError{end.outcome, end.message + b.afterError()}
+	}
+	return b.next(), err
 }
 
 // decide decides on the next step, and sees the end of a batch.

@@ -23,7 +23,9 @@ func unhealthyDefaults() Config {
 
 // replaceUnhealthy is the script of a group that launches first: three reads after an instance was marked,
 // another one has replaced it.
-func replaceUnhealthy(a *fakeAWS) func(int) {
+func replaceUnhealthy(a *fakeAWS) func(int) { return replaceWith(a, "2") }
+
+func replaceWith(a *fakeAWS, version string) func(int) {
 	since := map[string]int{}
 	return func(reads int) {
 		for n, i := range a.group.Instances {
@@ -34,7 +36,7 @@ func replaceUnhealthy(a *fakeAWS) func(int) {
 				since[i.ID] = reads
 			}
 			if reads >= since[i.ID]+3 {
-				a.group.Instances[n] = instance(i.ID+"-new", "2")
+				a.group.Instances[n] = instance(i.ID+"-new", version)
 			}
 		}
 	}

@@ -69,7 +69,7 @@ func endedBadly(s *state, outcome report.Outcome) bool {
 		a := s.assess()
 		return a.target.Key == s.target.Key && len(a.outdated()) > 0
 	}
-	return slices.Contains([]report.Outcome{report.Failed, report.RolledBack, report.Stalled}, outcome)
+	return slices.Contains([]report.Outcome{report.Failed, report.RolledBack, report.Stalled, report.Ineffective}, outcome)
 }
 
 // save writes what could not be written before.

@@ -380,6 +380,23 @@ func expect(t *testing.T, g report.Group, want report.Outcome, words ...string) 
 	}
 }
 
+func (a fakeWrites) WriteBegun(_ context.Context, _ string, b refresh.Begun) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.group.Tags == nil {
+		a.group.Tags = map[string]string{}
+	}
+	a.group.Tags[refresh.BegunTag] = b.String()
+	return nil
+}
+
+func (a fakeWrites) RemoveBegun(context.Context, string) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.group.Tags, refresh.BegunTag)
+	return nil
+}
+
 func (a fakeWrites) WriteFailed(ctx context.Context, _ string, f refresh.Failed) error {
 	a.mu.Lock()
 	a.group.Tags = map[string]string{refresh.FailedTag: f.String()}

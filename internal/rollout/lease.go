@@ -101,7 +101,7 @@ func isChanged(cfg Config, g refresh.Group) bool {
 		tags = append(tags, refresh.LeaseTag)
 	}
 	if cfg.Mode.InBatches() {
-		tags = append(tags, refresh.SurgeTag)
+		tags = append(tags, refresh.SurgeTag, refresh.BegunTag)
 	}
 	return cfg.Mode == refresh.ModeStandby && refresh.StandbyUnfinished(g) ||
 		slices.ContainsFunc(tags, func(tag string) bool { return g.Tags[tag] != "" })

@@ -24,6 +24,7 @@ type rollout struct {
 	pause     *pause
 	taints    *taints
 	failures  *failures // nil unless failed targets are kept
+	beginning *beginning
 
 	attached bool // What is under way is followed.
 	other    bool // Another trigger works on the group.
@@ -266,6 +267,7 @@ func (r *rollout) finish(ctx context.Context, end ending) ending {
 	r.group.newNodes.enable(ctx, continues)
 	end = r.holds.release(ctx, end)
 	end = r.failures.record(ctx, r.group, end)
+	r.beginning.end(ctx, end.outcome)
 	r.lease.release(ctx)
 	return end
 }

@@ -24,6 +24,7 @@ type Writer interface {
 	protectionWriter
 	leaseWriter
 	failedWriter
+	begunWriter
 	tainter
 	scaleDownWriter
 }
@@ -103,7 +104,8 @@ func (t *Trigger) newGroup(p groupProgress, g refresh.Group, templates refresh.T
 
 func (t *Trigger) newRollout(g *group, all *turns) *rollout {
 	g.newNodes = &scaleDown{group: g, nodes: t.writer}
-	inBatches := &batches{group: g, aws: t.writer}
+	begins := &beginning{group: g, aws: t.writer}
+	inBatches := &batches{group: g, aws: t.writer, beginning: begins}
 	var by replacer = inBatches
 	switch unhealthy := (marker{g, t.writer, marks{}}); t.cfg.Mode {
 	case refresh.ModeRefresh:
@@ -118,6 +120,6 @@ func (t *Trigger) newRollout(g *group, all *turns) *rollout {
 	return &rollout{
 		group: g, turns: all, replacer: by, preflight: &preflight{g, map[string]bool{}},
 		lease: &lease{group: g, aws: t.writer}, holds: newHolds(g, t.writer),
-		taints: &taints{group: g, tainter: t.writer}, failures: t.failures,
+		taints: &taints{group: g, tainter: t.writer}, failures: t.failures, beginning: begins,
 	}
 }

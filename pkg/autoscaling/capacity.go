@@ -111,6 +111,16 @@ func (w tagger) RemoveLease(ctx context.Context, group string) error {
 	return w.untag(ctx, group, refresh.LeaseTag)
 }
 
+// WriteBegun writes into a tag of the group when the rollout to a target began.
+func (w tagger) WriteBegun(ctx context.Context, group string, b refresh.Begun) error {
+	return w.tag(ctx, group, refresh.BegunTag, b.String())
+}
+
+// RemoveBegun removes the beginning of the group's rollout.
+func (w tagger) RemoveBegun(ctx context.Context, group string) error {
+	return w.untag(ctx, group, refresh.BegunTag)
+}
+
 // WriteFailed writes into a tag of the group that the rollout to a target failed.
 func (w tagger) WriteFailed(ctx context.Context, group string, f refresh.Failed) error {
 	return w.tag(ctx, group, refresh.FailedTag, f.String())

@@ -31,6 +31,9 @@ type Group struct {
 	GracePeriod time.Duration
 	// RetainOnAbandon keeps an instance, as Terminating:Retained, when its terminate hook is abandoned.
 	RetainOnAbandon bool
+	// LaunchesFirst makes the group launch all instances from what it had for the first one, whatever it says later. AWS
+	// does not do that: it is for programs that must not replace such instances again and again.
+	LaunchesFirst bool
 }
 
 // Instance is what the group knows of one of its instances, without any delay.
@@ -72,6 +75,7 @@ func (s AutoScaling) newGroup(spec Group) *group {
 		market:      spec.Market,
 		gracePeriod: spec.GracePeriod,
 		retain:      spec.RetainOnAbandon,
+		keepsFirst:  spec.LaunchesFirst,
 		suspended:   map[string]bool{},
 	}
 	if len(g.zones) == 0 {

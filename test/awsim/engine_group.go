@@ -26,6 +26,7 @@ type group struct {
 	source      source
 	gracePeriod time.Duration
 	retain      bool
+	keepsFirst  bool // It launches all instances from what the first one was launched from.
 	policy      *maintenancePolicy
 	market      Market
 	suspended   map[string]bool

@@ -96,6 +96,9 @@ func privateIP(index int) string { return fmt.Sprintf("10.0.%d.%d", index/250, i
 // newInstance needs mu.
 func (a fleetEngine) newInstance(g *group, id, zone string) *instance {
 	made, by := a.catalog.nextLaunch(g.launchFrom(), g.made)
+	if g.keepsFirst && len(g.members) > 0 {
+		made, by = g.members[0].template, g.members[0].override
+	}
 	g.made++
 	inst := &instance{
 		id:         id,

@@ -378,3 +378,37 @@ func TestWithoutKubernetes(t *testing.T) {
 		t.Errorf("it was reported %d times", n)
 	}
 }
+
+// TestGroupThatLaunchesOutdatedInstances: a rollout of a group that launches what it had at first replaces one instance,
+// or one batch, and no more when it is run again, or by a watch.
+func TestGroupThatLaunchesOutdatedInstances(t *testing.T) {
+	t.Parallel()
+	for name, args := range map[string][]string{
+		"unhealthy": {"--mode", "unhealthy"},
+		"surge":     {"--mode", "unhealthy", "--surge", "1"},
+		"by zone":   {"--mode", "unhealthy", "--order", "zone"},
+		"standby":   {"--mode", "standby"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			spec := launchFirst(4)
+			spec.LaunchesFirst, spec.Max = true, 8
+			a := newAccount(t, spec)
+			before := a.waitInService(group, 4)
+			for range 2 {
+				a.trigger(args...).waitExit(8, `ineffective: instance i-\S+ was launched after the rollout began`)
+			}
+			a.trigger("resume").waitExit(0)
+			left := map[string]bool{}
+			for _, i := range a.waitInService(group, 4) {
+				left[i.ID] = true
+			}
+			for _, i := range before {
+				delete(left, i.ID)
+			}
+			if n := len(left); n != 1 {
+				t.Errorf("%d instances were replaced", n)
+			}
+		})
+	}
+}
