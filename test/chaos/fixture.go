@@ -51,7 +51,7 @@ const (
 
 // sizes are the groups' shares of the nodes, in percent.
 func sizes() map[string]int {
-	return map[string]int{direct: 24, sns: 14, bus: 14, two: 14, spotHooked: 18, spotBare: 8, reserved: 8}
+	return map[string]int{direct: 20, sns: 13, bus: 13, two: 14, spotHooked: 18, spotBare: 8, reserved: 14}
 }
 
 // fixture is the control plane, the simulated AWS, the nodes and the pods of a run.
