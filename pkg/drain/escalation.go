@@ -239,17 +239,22 @@ func (d *decision) isDeletionDue(pod Pod) bool {
 	return satisfied
 }
 
-// mayEvictAtLast reports whether the pod is evicted when its deletion is due: it has not been tried, or has been
-// blocked by a budget that permits it now, but not just now: then the watch of the budget is behind. Unlike a deletion,
-// an eviction leaves the last word to budgets and webhooks, and sets the condition DisruptionTarget, by which a Job's
-// podFailurePolicy knows that the pod has not failed.
+// refusalMemory is how long after it would have been repeated a refused eviction counts. It is longer than any pause
+// between two attempts: something else has kept the pod on the node meanwhile.
+const refusalMemory = time.Minute
+
+// mayEvictAtLast reports whether the pod is evicted when its deletion is due: it has not been tried, or long ago, or
+// has been blocked by a budget that permits it now, but not just now: then the watch of the budget is behind. Unlike a
+// deletion, an eviction leaves the last word to budgets and webhooks, and sets the condition DisruptionTarget, by which
+// a Job's podFailurePolicy knows that the pod has not failed.
 func (d *decision) mayEvictAtLast(pod Pod) bool {
 	switch {
 	case !pod.GraceEndsAt.IsZero():
 		return false
 	case pod.Try.Last == Blocked && d.schedule.now.Before(pod.Try.Next):
 		return false
-	case pod.Try.Last == None, pod.Try.Last == Blocked && len(pod.Budgets) > 0:
+	case pod.Try.Last == None, pod.Try.Last == Blocked && len(pod.Budgets) > 0,
+		pod.Try.Eviction && !d.schedule.now.Before(pod.Try.Next.Add(refusalMemory)):
 		return d.budgets.permitsAtLast(pod)
 	}
 	return false

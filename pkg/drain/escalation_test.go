@@ -62,6 +62,10 @@ func TestDecideAtTheDeadline(t *testing.T) {
 		9*m+31*s, "delete a in 29s, b in 29s", pod("a", tried(Refused, 9*m+40*s)), pod("b", func(p *Pod) {
 			p.Try = Try{Last: Deferred, Next: at(9*m + 40*s), Eviction: true}
 		}))
+	given{}.expect(t, "a pod whose eviction was refused long ago, and that was waited for since, is evicted once more",
+		9*m+30*s, "evict a in 30s", pod("a", waiting(WaitedFor), func(p *Pod) {
+			p.Try = Try{Last: Deferred, Next: at(m), Eviction: true}
+		}))
 
 	lagging := given{budgets: onlyBudget(budget(5, alwaysAllow))}
 	lagging.expect(t, "a pod whose last eviction a budget has just refused, although the watch says otherwise, is deleted",
