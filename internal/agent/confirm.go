@@ -142,12 +142,13 @@ func (c *confirmer) checkCluster(ctx context.Context, group string) error {
 }
 
 // confirm returns nil when AWS confirms that the instance terminates, or still launches, and autoscaling.ErrGone if it
-// has terminated, or its hooks have been completed. The error is errContradicted if AWS contradicts the event for
-// the whole timeout. While AWS does not answer, confirm returns nil once the drain is urgent, unless AWS has
-// contradicted the event before or the node has outlived it, or Auto Scaling accepts a heartbeat for the action,
-// autoscaling.ErrGone once the Node of an event without a hook is deleted, or if the group still has no such hook
-// after the timeout, and errContradicted once both AWS has contradicted the event and the node has outlived it. It
-// calls answered at the first answer of AWS, and before it returns.
+// has terminated, or its hooks have been completed. The error is errContradicted if AWS contradicts the event for the
+// whole timeout. While AWS does not answer, confirm returns nil once the drain is urgent, unless AWS has contradicted
+// the event before or the node has outlived it, or Auto Scaling accepts a heartbeat for the action,
+// autoscaling.ErrGone once the Node of an event without a hook is deleted, if the group still has no such hook after
+// the timeout, or once a drain would be over if the hook does not hold the instance, and errContradicted once both AWS
+// has contradicted the event and the node has outlived it. It calls answered at the first answer of AWS, and before it
+// returns.
 func (c *confirmer) confirm(ctx context.Context, e event.Event, answered func()) error {
 	defer answered()
 	start := time.Now()
@@ -235,7 +236,8 @@ func (c *confirmer) isOutlived(e event.Event) bool {
 // isHeld reports whether a hook holds the instance of an event that has been unconfirmed since start. It asks by
 // a heartbeat, which delays the end of the action, and so only after stateTimeout. For a launch into the warm pool it
 // names the action by its token alone: Auto Scaling would accept the instance also for its later launch into service.
-// The error is autoscaling.ErrGone if the group still has no such hook after the timeout.
+// The error is autoscaling.ErrGone if the group still has no such hook after the timeout, or the hook does not hold the
+// instance and a drain would be over.
 func (c *confirmer) isHeld(ctx context.Context, e event.Event, start time.Time) (bool, error) {
 	if e.Hook.Name == "" || time.Since(start) < stateTimeout {
 		return false, nil
@@ -250,7 +252,9 @@ func (c *confirmer) isHeld(ctx context.Context, e event.Event, start time.Time) 
 	if err != nil {
 		c.retries.observer.Retrying(e, "confirm the lifecycle action by a heartbeat", err)
 	}
-	if errors.Is(err, autoscaling.ErrGone) && time.Since(start) >= c.cfg.ConfirmTimeout {
+	asked := time.Since(start)
+	unknown := errors.Is(err, autoscaling.ErrGone) && asked >= c.cfg.ConfirmTimeout
+	if unknown || err == nil && !pending && asked >= c.cfg.DrainTimeout {
 		return false, autoscaling.ErrGone
 	}
 	return pending, nil

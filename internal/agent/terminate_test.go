@@ -261,6 +261,10 @@ func TestTerminationTimes(t *testing.T) {
 			"no state, and the group has no such hook: dropped", with(denied, noHook),
 			"", time.Minute, time.Minute + 18*time.Second, "ended gone",
 		},
+		{
+			"no state, and heartbeats are refused for as long as a drain takes: dropped", denied,
+			"", time.Hour, time.Hour + 18*time.Second, "ended gone",
+		},
 		{"a contradicted message is dropped", inState(inService), "", time.Minute, time.Minute, "ended unconfirmed"},
 		{
 			"load balancers delay the completion until the deadline", fails("exclude", 1000, errOutage),
