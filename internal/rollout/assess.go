@@ -105,6 +105,8 @@ func (p policy) assess(g refresh.Group, t refresh.Templates, now time.Time) asse
 	if g.Nodegroup != nil {
 		refresh.OutdatedNodes(g, a.verdicts)
 		a.target = refresh.NodegroupTarget(g)
+	} else if len(g.Instances) == 0 {
+		a.target.Problem = "" // nothing is to be replaced
 	}
 	return a
 }

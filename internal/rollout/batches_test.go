@@ -60,6 +60,12 @@ func TestBatches(t *testing.T) {
 			change: func(c *Config) { c.Only = []string{"i-2"} }, before: func(a *fakeAWS, _ *fakeCluster) { a.latest = 1 },
 			want: report.Done, words: []string{"1 instance replaced"}, calls: "Mark i-2",
 		},
+		"an empty group whose launch template was deleted": {
+			before: func(a *fakeAWS, _ *fakeCluster) {
+				a.group.Instances, a.group.Desired, a.group.Source.Template = nil, 0, &refresh.Template{ID: "lt-9"}
+			},
+			want: report.Nothing,
+		},
 		"a chosen instance does not exist": {
 			change: func(c *Config) { c.Only = []string{"i-9"} }, want: report.Nothing,
 			words: []string{"none of the instances that --instance names is in the group"},

@@ -81,10 +81,14 @@ func (r *Reader) byName(ctx context.Context, names []string) ([]refresh.Group, e
 	return found, nil
 }
 
+// describe describes groups, without those that are being deleted: nothing in them can be replaced, and what a hook
+// holds leaves with it. Source: AutoScalingGroup.Status in the API reference.
 func (r *Reader) describe(ctx context.Context, in *sdk.DescribeAutoScalingGroupsInput) ([]refresh.Group, error) {
 	var found []refresh.Group
 	err := eachGroup(ctx, r.api, retriedTimeout, in, func(g types.AutoScalingGroup) {
-		found = append(found, toGroup(g))
+		if g.Status == nil {
+			found = append(found, toGroup(g))
+		}
 	})
 	return found, err
 }

@@ -68,6 +68,28 @@ func TestHTTPFind(t *testing.T) {
 }
 
 // TestHTTPGroup: concurrent questions share a call, but not the instances, into which Complete of package ec2 writes.
+// TestHTTPFindLeavesOutDeletedGroups: a group that was deleted by force is described for as long as hooks hold instances.
+func TestHTTPFindLeavesOutDeletedGroups(t *testing.T) {
+	t.Parallel()
+	s, r, w := simulateTrigger(t)
+	for _, name := range []string{"deleted", "workers"} {
+		must(t, s.CreateGroup(awsim.Group{Name: name, Max: 1, Tags: map[string]string{"eks:cluster-name": "blue"}}))
+	}
+	must(t, s.AddInstance("deleted", instanceID, ""))
+	must(t, s.PutHook("deleted", awsim.Hook{Name: "drain", Transition: awsim.Terminating, HeartbeatTimeout: time.Hour}))
+	_, err := w.api.(*sdk.Client).DeleteAutoScalingGroup(t.Context(), &sdk.DeleteAutoScalingGroupInput{
+		AutoScalingGroupName: aws.String("deleted"), ForceDelete: aws.Bool(true),
+	})
+	must(t, err)
+	found, err := r.Find(t.Context(), refresh.Selection{Cluster: "blue"})
+	if err != nil || len(found) != 1 || found[0].Name != "workers" {
+		t.Errorf("got %v, %v", found, err)
+	}
+	if _, err := r.Group(t.Context(), "deleted"); !errors.Is(err, refresh.ErrNoGroup) {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestHTTPGroup(t *testing.T) {
 	t.Parallel()
 	s, r, _ := simulateTrigger(t)

@@ -56,6 +56,8 @@ func TestIsOlder(t *testing.T) {
 		{"1.34.2-20261104", "1.34.2-20261104", false},
 		{"1.33.5-20261104", "1.34.2-20261118", false},
 		{"1.50.0-cacc4ce9", "1.50.1-0e1bd0a7", false},
+		{"1.20.1-7c3e9198", "1.20.0-fcf71a47", false},
+		{"1.20.1-12345678", "1.20.0-87654321", false},
 		{"", "1.34.2-20261104", false},
 	} {
 		if got := isOlder(tt.release, tt.other); got != tt.want {

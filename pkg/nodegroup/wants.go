@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
@@ -90,13 +91,17 @@ func (r *Reader) resolveRelease(d *described, releases map[string]release) {
 }
 
 // isOlder reports whether both are releases of the same Kubernetes version, and the first is the older one: they end
-// with the day. Source: "Amazon Linux AMI versions" in the EKS user guide.
+// with the day. Source: "Amazon Linux AMI versions" in the EKS user guide. Those of Bottlerocket end with a part of a
+// commit's hash, and have no order.
 func isOlder(release, other string) bool {
-	version, day, dated := strings.Cut(release, "-")
-	otherVersion, otherDay, alsoDated := strings.Cut(other, "-")
-	const days = len("20261123")
-	return dated && alsoDated && minor(version) == minor(otherVersion) && len(day) == days && len(otherDay) == days &&
-		day < otherDay
+	version, day, _ := strings.Cut(release, "-")
+	otherVersion, otherDay, _ := strings.Cut(other, "-")
+	return minor(version) == minor(otherVersion) && isDay(day) && isDay(otherDay) && day < otherDay
+}
+
+func isDay(text string) bool {
+	_, err := time.Parse("20060102", text)
+	return err == nil
 }
 
 // minor is the version without the patch version: 1.34 of 1.34.2.

@@ -101,13 +101,13 @@ func (v NodeVersion) agrees(other NodeVersion) bool { return len(v.differences(o
 // reasons are why the nodes of the group are outdated, all of them, by what EKS says of the group. While it updates the
 // group, that is no guide: new nodes are among them. Nor is it after an update that has failed half-way, which leaves
 // the group's own version as it was. The launch template that EKS has set on the Auto Scaling group tells new from old
-// then.
+// then. An instance that leaves, or is in standby, says nothing about that: no update replaces it.
 func (n *Nodegroup) reasons(g Group, byTemplate map[string]Verdict) []Reason {
 	if n.Updating {
 		return nil
 	}
 	for _, i := range g.Instances {
-		if byTemplate[i.ID].Outdated {
+		if i.InService() && byTemplate[i.ID].Outdated {
 			return nil
 		}
 	}

@@ -1,6 +1,7 @@
 package refresh
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"testing"
@@ -30,7 +31,7 @@ func TestOutdatedNodes(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		change   func(*Nodegroup)
-		versions string // of EKS's launch template, of i-1 and i-2; the group is at 4
+		versions string // of EKS's launch template, of i-1 and i-2; the group is at 4. Behind it, the state of i-1
 		want     string // the codes of the reasons of i-1 and i-2
 	}{
 		{"the newest", func(*Nodegroup) {}, "44", "| |"},
@@ -41,9 +42,12 @@ func TestOutdatedNodes(t *testing.T) {
 		{"an update that has replaced one", func(n *Nodegroup) { older(n); n.Updating = true }, "34", "version| |"},
 		{"another change of the group is in progress", func(n *Nodegroup) { older(n); n.Status = NodegroupUpdating }, "44", "release-version|release-version|"},
 		{"an update that has failed half-way", older, "34", "version| |"},
+		{"an old one is in standby", older, "34Standby", "release-version,version|release-version|"},
+		{"an old one is leaving", older, "34Terminating:Wait", "release-version,version|release-version|"},
 		{"what is not known is no difference", func(n *Nodegroup) { n.Wants = NodeVersion{} }, "44", "| |"},
 	} {
 		g, verdicts := managed(tt.change), map[string]Verdict{}
+		g.Instances[0].State = cmp.Or(tt.versions[2:], g.Instances[0].State)
 		for n := range g.Instances {
 			g.Instances[n].Template = &Template{ID: "lt-1", Version: tt.versions[n : n+1]}
 			verdicts[g.Instances[n].ID] = Outdated(g.Instances[n], Templates{}.Resolve(g, ""), Templates{}, Criteria{}, now)
