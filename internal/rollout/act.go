@@ -42,8 +42,11 @@ func (t *Trigger) Act(ctx context.Context, a Action) (report.Rollout, error) {
 		group := t.newGroup(p, g, s.templates)
 		group.enter(report.Replacing)
 		group.countOutdated()
+		var active *refresh.Refresh
 		if a == ActRollback && len(refresh.StandbyOf(g)) > 0 {
-			act = t.returnStandby
+			if active, err = t.planner.activeRefresh(ctx, g.Name); active == nil && err == nil {
+				act = t.returnStandby // what an earlier rollout keeps there has nothing to do with a refresh
+			}
 		}
 		end, err := act(ctx, group, a)
 		if err != nil {

@@ -37,6 +37,13 @@ func TestAct(t *testing.T) {
 		"a refresh is rolled back": {
 			do: ActRollback, before: suspended, want: report.Done, calls: "Rollback Release AZRebalance",
 		},
+		"a refresh is rolled back, although an earlier rollout has kept an instance in Standby": {
+			do: ActRollback, before: func(a *fakeAWS) {
+				suspended(a)
+				a.group.Tags["node-drainer.io/standby-1"], a.group.Instances[0].State = "i-1=kept", "Standby"
+			},
+			want: report.Done, words: []string{"r-1 is rolled back"}, calls: "Rollback Release AZRebalance",
+		},
 		"a refresh is rolled back, and its end is not waited for": {
 			do: ActRollback, before: suspended, change: func(c *Config) { c.Wait = false },
 			want: report.Detached, words: []string{"still suspended: AZRebalance;"}, calls: "Rollback",

@@ -74,12 +74,19 @@ func (b *beginning) launchedSince(i refresh.Instance) bool {
 	return !b.known[i.ID] || b.continued && i.Launched.After(b.begun.At)
 }
 
-// end forgets the beginning of a rollout that has left nothing outdated.
+// end forgets the beginning of a rollout that has left nothing to be replaced.
 func (b *beginning) end(ctx context.Context, outcome report.Outcome) {
+	reached := outcome == report.Done || outcome == report.Nothing ||
+		outcome == report.Incomplete && !b.group.state.anyOutdated()
+	if reached && !b.group.state.deleted {
+		b.forget(ctx)
+	}
+}
+
+// forget removes the tag, if there may be one.
+func (b *beginning) forget(ctx context.Context) {
 	g := b.group
-	_, recorded := refresh.BegunOf(g.state.group)
-	reached := outcome == report.Done || outcome == report.Nothing
-	if g.state.deleted || !reached || !recorded && b.begun.Target == "" {
+	if _, recorded := refresh.BegunOf(g.state.group); !recorded && b.begun.Target == "" {
 		return
 	}
 	ctx, cancel := uncancelled(ctx)

@@ -46,6 +46,7 @@ func (t *Trigger) returnStandby(ctx context.Context, g *group, _ Action) (ending
 		}
 		return ending{}, fmt.Errorf("%w; run the same command again to continue", err)
 	}
+	(&beginning{group: g, aws: t.writer}).forget(ctx)
 	return ending{report.Done, fmt.Sprintf("%s from Standby in service again", text.Plural(r.returned, "instance is",
 		"instances are")) + newHolds(g, t.writer).giveBack(leased)}, nil
 }
@@ -86,6 +87,9 @@ func (r *standbyReturn) step(ctx context.Context) (refresh.ReturnStep, error) {
 
 func (r *standbyReturn) next(ctx context.Context) (refresh.ReturnStep, error) {
 	s := r.group.state
+	if err := r.group.planner.reader.Complete(ctx, []refresh.Group{s.group}); err != nil {
+		return refresh.ReturnStep{}, err
+	}
 	now := refresh.ReturnSnapshot{Group: s.group, RaiseMax: r.group.cfg.RaiseMax}
 	record := refresh.StandbyOf(s.group)
 	held := s.group.InstanceIDs(func(i refresh.Instance) bool { _, ours := record[i.ID]; return ours && i.Standby() })

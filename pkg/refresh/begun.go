@@ -13,11 +13,13 @@ const BegunTag = "node-drainer.io/rollout"
 // group succeeds, or begins for another target, so that one that was stopped or killed continues with it.
 type Begun struct {
 	Target string    // The Key of the target.
-	At     time.Time // To the second.
+	At     time.Time // To the millisecond: an instance may have been launched in the same second.
 }
 
 // String is the beginning as its tag has it: "TARGET TIME".
-func (b Begun) String() string { return b.Target + " " + b.At.UTC().Format(time.RFC3339) }
+func (b Begun) String() string {
+	return b.Target + " " + b.At.UTC().Format("2006-01-02T15:04:05.000Z07:00")
+}
 
 // BegunOf reads the beginning from the group's tags. A tag that cannot be read is none.
 func BegunOf(g Group) (b Begun, ok bool) {

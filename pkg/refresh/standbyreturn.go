@@ -3,6 +3,7 @@ package refresh
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/node-drainer/node-drainer/internal/text"
 )
@@ -111,19 +112,48 @@ func (m ReturnSnapshot) arriving(record StandbyRecord) string {
 
 // giveBack terminates new instances with what is left of the surge, of the zones that have the most.
 func (m ReturnSnapshot) giveBack(record StandbyRecord, spare int) ReturnStep {
-	var others []Instance
-	for _, i := range m.Group.Instances {
-		if _, ours := record[i.ID]; !ours && i.InService() && !i.Protected {
-			others = append(others, i)
-		}
-	}
-	n := min(spare, len(others))
+	launched := m.launched(record)
+	n := min(spare, len(launched))
 	if n == 0 {
 		return ReturnStep{Waiting: "waiting for a new instance in service that is not protected from scale in"}
 	}
 	var step ReturnStep
-	for _, i := range (Snapshot{Group: m.Group}).keepForLast(others, n)[len(others)-n:] {
+	for _, i := range (Snapshot{Group: m.Group}).keepForLast(launched, n)[len(launched)-n:] {
 		step.Terminate = append(step.Terminate, i.ID)
 	}
 	return step
+}
+
+// launched are the instances in service that the rollout has had launched, and that may be terminated. Others may be
+// old ones whose turn had not come. New ones were launched from something else than those of the record; or later,
+// where all were launched from the same, as with another AMI behind a parameter, or by age.
+func (m ReturnSnapshot) launched(record StandbyRecord) (launched []Instance) {
+	var old []Instance
+	for _, i := range m.Group.Instances {
+		if _, ours := record[i.ID]; ours {
+			old = append(old, i)
+		}
+	}
+	isNew := func(i Instance) bool {
+		return !slices.ContainsFunc(old, func(o Instance) bool { return o.source() == i.source() })
+	}
+	if !slices.ContainsFunc(m.Group.Instances, isNew) {
+		isNew = func(i Instance) bool {
+			return !slices.ContainsFunc(old, func(o Instance) bool { return !i.Launched.After(o.Launched) })
+		}
+	}
+	for _, i := range m.Group.Instances {
+		if _, ours := record[i.ID]; !ours && i.InService() && !i.Protected && isNew(i) {
+			launched = append(launched, i)
+		}
+	}
+	return launched
+}
+
+// source is what the instance was launched from, for comparison.
+func (i Instance) source() string {
+	if i.Template == nil {
+		return i.Configuration
+	}
+	return cmp.Or(i.Template.ID, i.Template.Name) + "/" + i.Template.Version
 }

@@ -2,6 +2,7 @@ package refresh
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -9,6 +10,7 @@ import (
 func TestNextReturn(t *testing.T) {
 	t.Parallel()
 	standby, entering, pending := state("Standby"), state("EnteringStandby"), state("Pending")
+	newer := launchedFrom(node("8"))
 	running := map[string]string{"i-1": "running", "i-2": "running"}
 	surge := func(g Group, value string) Group {
 		g.Tags[SurgeTag] = value
@@ -31,11 +33,14 @@ func TestNextReturn(t *testing.T) {
 		{"the maximum may be raised", ReturnSnapshot{Group: full, Machines: running, RaiseMax: true}, ReturnStep{Exit: []string{"i-1"}}},
 		{"pending", ReturnSnapshot{Group: surge(recorded(group(2, instance(pending), instance()), "i-1=kept"), "1-2")}, ReturnStep{Waiting: "waiting for 1 instance to be in service, with a ready node: i-1 (Pending)"}},
 		{"its node is not ready", ReturnSnapshot{Group: surge(recorded(group(2, instance(), instance()), "i-1=kept"), "1-2"), NotReady: map[string]bool{"i-1": true}}, ReturnStep{Waiting: "waiting for 1 instance to be in service, with a ready node: i-1 (InService)"}},
-		{"a new one is given back", ReturnSnapshot{Group: surge(recorded(group(2, instance(), instance()), "i-1=kept"), "1-2")}, ReturnStep{Terminate: []string{"i-2"}}},
-		{"before the next one leaves Standby", ReturnSnapshot{Group: surge(recorded(group(2, instance(), instance(standby), instance()), "i-1=kept i-2=kept"), "1-2"), Machines: running}, ReturnStep{Terminate: []string{"i-3"}}},
+		{"a new one is given back", ReturnSnapshot{Group: surge(recorded(group(2, instance(), instance(newer)), "i-1=kept"), "1-2")}, ReturnStep{Terminate: []string{"i-2"}}},
+		{"old ones whose turn had not come are not given back", ReturnSnapshot{Group: surge(recorded(group(4, instance(), instance(newer), instance(), instance()), "i-1"), "3-4")}, ReturnStep{Terminate: []string{"i-2"}}},
+		{"nor while the new one is not in service", ReturnSnapshot{Group: surge(recorded(group(3, instance(), instance(newer, pending), instance()), "i-1"), "2-3")}, ReturnStep{Waiting: "waiting for a new instance in service that is not protected from scale in"}},
+		{"replaced by age, the one is given back that was launched since", ReturnSnapshot{Group: surge(recorded(group(3, instance(launchedAgo(9*time.Hour)), instance(launchedAgo(9*time.Hour)), instance(launchedAgo(time.Minute))), "i-1"), "2-3")}, ReturnStep{Terminate: []string{"i-3"}}},
+		{"before the next one leaves Standby", ReturnSnapshot{Group: surge(recorded(group(2, instance(), instance(standby), instance(newer)), "i-1=kept i-2=kept"), "1-2"), Machines: running}, ReturnStep{Terminate: []string{"i-3"}}},
 		{"an autoscaler has lowered the capacity: none is given back", ReturnSnapshot{Group: surge(recorded(group(1, instance()), "i-1=kept"), "1-2")}, ReturnStep{Settle: true}},
 		{"killed before one left Standby", ReturnSnapshot{Group: surge(recorded(group(1, instance(standby), instance()), "i-1=kept"), "raising 1-2"), Machines: running}, ReturnStep{Exit: []string{"i-1"}}},
-		{"only protected ones are new", ReturnSnapshot{Group: surge(recorded(group(2, instance(), instance(func(i *Instance) { i.Protected = true })), "i-1=kept"), "1-2")}, ReturnStep{Waiting: "waiting for a new instance in service that is not protected from scale in"}},
+		{"only protected ones are new", ReturnSnapshot{Group: surge(recorded(group(2, instance(), instance(newer, func(i *Instance) { i.Protected = true })), "i-1=kept"), "1-2")}, ReturnStep{Waiting: "waiting for a new instance in service that is not protected from scale in"}},
 		{"all are returned", ReturnSnapshot{Group: recorded(group(1, instance()), "i-1=kept")}, ReturnStep{Settle: true}},
 		{"done", ReturnSnapshot{Group: group(1, instance(), instance(standby))}, ReturnStep{Done: true}},
 	} {
