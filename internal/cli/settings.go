@@ -69,7 +69,7 @@ func newSettings() *settings {
 // requiresKubernetes reports whether a setting requires Kubernetes.
 func requiresKubernetes(s *settings) bool {
 	return s.kubeconfig != "" || s.context != "" || len(s.Exclude) > 0 || s.Taint != cluster.NoTaint || s.lease != "" ||
-		s.autoscaler != "" || s.Pace.Then != refresh.ThenTerminate
+		s.autoscaler != "" || s.ReadyTimeout > 0 || s.Pace.Then != refresh.ThenTerminate
 }
 
 // config returns the configuration of package rollout. The settings must have no conflicts.

@@ -32,7 +32,8 @@ const (
 type lease struct {
 	group *group
 	aws   leaseWriter
-	end   func() (lost bool) // stops the renewals; nil if the lease was not acquired
+	end   func()      // stops the renewals; nil if the lease was not acquired
+	lost  func() bool // reports whether another trigger has taken it; nil like end
 }
 
 // acquire returns when the lease is held, if one is needed. The returned context ends if it is lost. A lease that is
@@ -67,10 +68,10 @@ func (l *lease) hold(ctx context.Context) (context.Context, error) {
 	leased, lose := context.WithCancelCause(ctx)
 	var renewals sync.WaitGroup
 	renewals.Go(func() { l.renew(leased, lose) })
-	l.end = func() bool {
+	l.lost = func() bool { return lossOf(leased) != nil }
+	l.end = func() {
 		lose(nil)
 		renewals.Wait()
-		return lossOf(leased) != nil
 	}
 	if err := l.group.pause(ctx, leaseSettles); err != nil {
 		return ctx, err
@@ -175,9 +176,15 @@ func (l *lease) check(g refresh.Group) error {
 	return nil
 }
 
+// isLost reports whether another trigger has taken the lease.
+func (l *lease) isLost() bool { return l.lost != nil && l.lost() }
+
 // release gives the lease back.
 func (l *lease) release(ctx context.Context) {
-	if l.end == nil || l.end() || l.group.state.deleted {
+	if l.end == nil {
+		return
+	}
+	if l.end(); l.isLost() || l.group.state.deleted {
 		return
 	}
 	ctx, cancel := uncancelled(ctx)

@@ -250,9 +250,11 @@ func (r *rollout) verify(ctx context.Context) (ending, error) {
 }
 
 // finish adds to the message of an ending what is left behind, and gives back the holds and the taints.
-// They stay where AWS continues without the trigger, so that the next run finds them.
+// They stay where AWS continues without the trigger, so that the next run finds them, and where another trigger does:
+// they are that one's then.
 func (r *rollout) finish(ctx context.Context, end ending) ending {
-	if errors.Is(context.Cause(ctx), ErrNotLeading) {
+	left := errors.Is(context.Cause(ctx), ErrNotLeading)
+	if left {
 		r.group.cfg.OnInterrupt = Detach
 	}
 	if !r.held && ctx.Err() != nil {
@@ -262,7 +264,7 @@ func (r *rollout) finish(ctx context.Context, end ending) ending {
 	if !r.group.state.deleted {
 		end.message += r.leftBehind(ctx, end.outcome)
 	}
-	continues := r.replacer.continues() && r.leavesToAWS(end)
+	continues := left || r.lease.isLost() || r.replacer.continues() && r.leavesToAWS(end)
 	r.taints.remove(ctx, continues)
 	r.group.newNodes.enable(ctx, continues)
 	end = r.holds.release(ctx, end)

@@ -113,6 +113,17 @@ func replaceOne(a *fakeAWS, reads int) {
 	}
 }
 
+// leaseOfAnother has another trigger hold the lease from the read on.
+func leaseOfAnother(from int) func(*fakeAWS, int) {
+	return func(a *fakeAWS, reads int) {
+		if reads >= from {
+			a.group.Tags = map[string]string{
+				refresh.LeaseTag: refresh.Lease{Holder: "ci-2/7", Expires: time.Now().Add(time.Minute)}.String(),
+			}
+		}
+	}
+}
+
 // TestTaints: outdated nodes are tainted when a rollout begins, and untainted when it ends, unless AWS
 // continues without the trigger.
 func TestTaints(t *testing.T) {
@@ -150,6 +161,7 @@ func TestTaints(t *testing.T) {
 		"nothing is outdated, and an old taint remains": {tainted: []string{"i-22"}, before: func(a *fakeAWS) { a.replaceAll("2") }, want: report.Nothing, note: "untainted"},
 		"none: an old taint remains":                    {tainted: []string{"i-22"}, change: func(c *Config) { c.Taint = cluster.NoTaint }, before: func(a *fakeAWS) { a.replaceAll("2") }, want: report.Nothing, remain: "i-22"},
 		"unset: nothing is tainted":                     {change: func(c *Config) { c.Taint, c.Wait = "", false }, want: report.Detached},
+		"another trigger has taken the lease":           {change: func(c *Config) { c.Mode = refresh.ModeUnhealthy }, script: leaseOfAnother(8), added: all, want: report.Conflict, remain: "i-2 i-3", note: "outdated stays on 2 nodes"},
 		"a kept instance is not tainted":                {tainted: []string{"i-2"}, before: func(a *fakeAWS) { a.group.Instances[1].Protected = true }, change: func(c *Config) { c.Wait = false }, added: "i-1 i-3", want: report.Detached, remain: "i-1 i-3"},
 		"a terminating instance is left alone":          {tainted: []string{"i-2"}, before: func(a *fakeAWS) { a.group.Instances[1].State = "Terminating:Wait" }, change: cancelling, limit: time.Minute, added: "i-1 i-3", want: report.Interrupted, remain: "i-2"},
 	} {
