@@ -116,7 +116,7 @@ const (
 	TimedOut    Outcome = "timed-out"
 	Stalled     Outcome = "stalled"
 	Conflict    Outcome = "conflict"   // Another refresh is active.
-	Incomplete  Outcome = "incomplete" // It ended, but outdated or retained instances remain.
+	Incomplete  Outcome = "incomplete" // It ended, but outdated or retained instances remain, or a hold of its own.
 	Interrupted Outcome = "interrupted"
 	Error       Outcome = "error"   // A call failed.
 	Skipped     Outcome = "skipped" // Not started, because another group failed.

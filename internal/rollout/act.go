@@ -52,8 +52,8 @@ func (t *Trigger) Act(ctx context.Context, a Action) (report.Rollout, error) {
 		if err != nil {
 			end = endingOf(ctx, err)
 		}
-		if a == ActResume {
-			pause.groupEnded(ctx, p.note)
+		if a == ActResume && !pause.groupEnded(ctx, p.note) {
+			end = end.leaves()
 		}
 		return end
 	}), nil
@@ -81,8 +81,7 @@ func (t *Trigger) pauseOrResume(ctx context.Context, g *group, a Action) (ending
 	if err := t.lowerSurge(ctx, g); err != nil {
 		return ending{}, err
 	}
-	left := newHolds(g, t.writer).giveBack(ctx)
-	return ending{report.Done, done + left}, t.removeLease(ctx, g)
+	return newHolds(g, t.writer).giveBack(ctx, ending{report.Done, done}), t.removeLease(ctx, g)
 }
 
 // releaseFailed lets trigger watch try a target again that failed, and a rollout to it begin anew.

@@ -19,10 +19,23 @@ import (
 // run has suspended when it has seen the end of the refresh.
 func TestAct(t *testing.T) {
 	suspended := func(a *fakeAWS) { a.group.Tags = map[string]string{"node-drainer.io/suspended": "AZRebalance"} }
+	suspendedFor := func(failures int) func(*fakeAWS) {
+		return func(a *fakeAWS) {
+			suspended(a)
+			a.errs["Release AZRebalance"] = slices.Repeat([]error{errors.New("no answer")}, failures)
+		}
+	}
 	noRefresh := func(a *fakeAWS) { a.refreshes = nil }
 	for name, s := range map[string]scenario{
 		"a refresh is cancelled": {
 			do: ActCancel, before: suspended, want: report.Done, words: []string{"r-1 is cancelled"}, calls: "Cancel Release AZRebalance",
+		},
+		"a refresh is cancelled, and a process is resumed at the second try": {
+			do: ActCancel, before: suspendedFor(1), want: report.Done, calls: "Cancel Release AZRebalance Release AZRebalance",
+		},
+		"a refresh is cancelled, and a process cannot be resumed": {
+			do: ActCancel, before: suspendedFor(5), want: report.Incomplete,
+			calls: "Cancel" + strings.Repeat(" Release AZRebalance", 5),
 		},
 		"nothing to cancel": {
 			do: ActCancel, before: noRefresh, want: report.Nothing, words: []string{"no instance refresh is under way"}, calls: "Cancel",

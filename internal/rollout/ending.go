@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/internal/retry"
 	"github.com/node-drainer/node-drainer/internal/text"
 )
 
@@ -32,6 +33,32 @@ var ErrNotLeading = errors.New("another process leads")
 // off, because then nobody would know whether AWS has served it.
 func uncancelled(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+}
+
+// A call that gives something back is made so often, with so long pauses at most: a quarter of a minute in all. One that
+// fails leaves the group, or the cluster, as it must not stay.
+const (
+	giveBackTries        = 5
+	longestGiveBackPause = 8 * time.Second
+)
+
+// untilGivenBack repeats a call that gives something back, and returns its last error.
+func untilGivenBack(ctx context.Context, giveBack func() error) error {
+	pauses := retry.Backoff(time.Second, longestGiveBackPause)
+	for tries := 1; ; tries++ {
+		err := giveBack()
+		if err == nil || tries == giveBackTries || !retry.Sleep(ctx, pauses.Step()) {
+			return err
+		}
+	}
+}
+
+// leaves is the ending of a rollout that could not give something back.
+func (e ending) leaves() ending {
+	if e.outcome == report.Done || e.outcome == report.Nothing {
+		e.outcome = report.Incomplete
+	}
+	return e
 }
 
 // ending is how the rollout of a group ended, and what the user should know and do about it.

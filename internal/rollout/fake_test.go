@@ -295,8 +295,11 @@ func (a fakeWrites) Release(ctx context.Context, g refresh.Group, _ ...string) (
 	if len(ours) == 0 {
 		return nil, nil
 	}
-	a.tag(refresh.SuspendedTag, "")
-	return ours, a.call(ctx, "Release ", strings.Join(ours, ","))
+	err := a.call(ctx, "Release ", strings.Join(ours, ","))
+	if err == nil {
+		a.tag(refresh.SuspendedTag, "")
+	}
+	return ours, err
 }
 
 // fakeCluster has a Node for every instance, unless it is empty.

@@ -85,7 +85,7 @@ func (h *holds) release(ctx context.Context, end ending) ending {
 		end.message += fmt.Sprintf("; still %s; the next run gives that back, or trigger resume --asg %s",
 			strings.Join(ours, ", and "), g.Name)
 	default:
-		end.message += h.giveBack(ctx)
+		return h.giveBack(ctx, end)
 	}
 	return end
 }
@@ -103,23 +103,27 @@ func (h *holds) refreshContinues(ctx context.Context, end ending) (bool, error) 
 	return active != nil && active.Status != refresh.StatusCancelling, err
 }
 
-// giveBack gives back what any run of the trigger holds, and returns what is left, for a message.
-func (h *holds) giveBack(ctx context.Context) string {
+// giveBack gives back what any run of the trigger holds, and adds to the ending what is left.
+func (h *holds) giveBack(ctx context.Context, end ending) ending {
 	ctx, cancel := uncancelled(ctx)
 	defer cancel()
-	var message strings.Builder
 	for _, one := range slices.Backward(h.all) {
-		done, left, err := one.giveBack(ctx)
+		var done, left string
+		err := untilGivenBack(ctx, func() (err error) {
+			done, left, err = one.giveBack(ctx)
+			return err
+		})
 		switch {
 		case err != nil:
 			h.warn(err)
+			end = end.leaves()
 		case done != "":
 			h.group.progress.note(refresh.OK, "%s", done)
 		case left != "":
-			fmt.Fprintf(&message, "; %s; trigger resume --asg %s gives that back later", left, h.group.name)
+			end.message += fmt.Sprintf("; %s; trigger resume --asg %s gives that back later", left, h.group.name)
 		}
 	}
-	return message.String()
+	return end
 }
 
 func (h *holds) warn(err error) {

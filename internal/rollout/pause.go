@@ -157,10 +157,10 @@ func (p *pause) renew(ctx context.Context, note noter) {
 	}
 }
 
-// groupEnded resumes the autoscaler if the group was the last one of the run.
-func (p *pause) groupEnded(ctx context.Context, note noter) {
+// groupEnded resumes the autoscaler if the group was the last one of the run. It returns false if that failed.
+func (p *pause) groupEnded(ctx context.Context, note noter) bool {
 	if p.groups.Add(-1) > 0 || p.scaler == nil || p.err != nil {
-		return
+		return true
 	}
 	left := &autoscaler.Pause{Owner: p.cfg.Holder, Expires: expiry().Add(pauseDuration)} // Whatever expiry it has.
 	if p.end != nil {
@@ -168,16 +168,22 @@ func (p *pause) groupEnded(ctx context.Context, note noter) {
 	} else {
 		var err error
 		if left, err = p.awaitExpiry(ctx, note); err != nil || left == nil {
-			return
+			return true
 		}
 	}
 	ctx, cancel := uncancelled(ctx)
 	defer cancel()
-	switch resumed, err := p.scaler.Resume(ctx, *left); {
+	resumed := false
+	err := untilGivenBack(ctx, func() (err error) {
+		resumed, err = p.scaler.Resume(ctx, *left)
+		return err
+	})
+	switch {
 	case err != nil:
 		note(refresh.Warn, "the Cluster Autoscaler may still be paused, run trigger resume --pause-autoscaler %s: %v",
 			p.scaler, err)
 	case resumed:
 		note(refresh.OK, "the Cluster Autoscaler %s is resumed", p.scaler)
 	}
+	return err == nil
 }

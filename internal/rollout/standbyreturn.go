@@ -47,8 +47,8 @@ func (t *Trigger) returnStandby(ctx context.Context, g *group, _ Action) (ending
 		return ending{}, fmt.Errorf("%w; run the same command again to continue", err)
 	}
 	(&beginning{group: g, aws: t.writer}).forget(ctx)
-	return ending{report.Done, fmt.Sprintf("%s from Standby in service again", text.Plural(r.returned, "instance is",
-		"instances are")) + newHolds(g, t.writer).giveBack(leased)}, nil
+	return newHolds(g, t.writer).giveBack(leased, ending{report.Done, fmt.Sprintf("%s from Standby in service again",
+		text.Plural(r.returned, "instance is", "instances are"))}), nil
 }
 
 // run takes one step after the other until nothing is left to do.

@@ -67,7 +67,9 @@ func (t *Trigger) Run(ctx context.Context) (report.Rollout, error) {
 		r := t.newRollout(group, turns)
 		r.pause = pause
 		end := r.run(ctx)
-		pause.groupEnded(ctx, p.note)
+		if !pause.groupEnded(ctx, p.note) {
+			end = end.leaves()
+		}
 		turns.end(p.i, end.outcome)
 		return end
 	}), nil

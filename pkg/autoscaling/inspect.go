@@ -1,8 +1,10 @@
 package autoscaling
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -10,8 +12,6 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	"golang.org/x/time/rate"
-
-	"github.com/node-drainer/node-drainer/internal/retry"
 )
 
 // hooksInterval is the time between two DescribeLifecycleHooks of an Inspector, which describes one group only.
@@ -141,8 +141,8 @@ func toInspected(g types.AutoScalingGroup) InspectedGroup {
 // Hooks describes the group's lifecycle hooks. The answer is kept for five minutes, for the agent too. It needs
 // autoscaling:DescribeLifecycleHooks.
 func (i *Inspector) Hooks(ctx context.Context, group string) ([]InspectedHook, error) {
-	if !retry.Sleep(ctx, i.turns.Reserve().Delay()) {
-		return nil, context.Cause(ctx)
+	if err := i.turns.Wait(ctx); err != nil {
+		return nil, fmt.Errorf("wait for the turn to describe hooks: %w", cmp.Or(context.Cause(ctx), err))
 	}
 	var all []types.LifecycleHook
 	err := readRepeatedly(ctx, func() (err error) {

@@ -1,6 +1,7 @@
 package autoscaling
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -11,7 +12,6 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/node-drainer/node-drainer/internal/batch"
-	"github.com/node-drainer/node-drainer/internal/retry"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -113,8 +113,8 @@ func (r *Reader) Refreshes(ctx context.Context, group string) ([]refresh.Refresh
 func (r *Reader) describeRefreshes(
 	ctx context.Context, in *sdk.DescribeInstanceRefreshesInput,
 ) ([]refresh.Refresh, error) {
-	if !retry.Sleep(ctx, r.refreshes.Reserve().Delay()) {
-		return nil, context.Cause(ctx)
+	if err := r.refreshes.Wait(ctx); err != nil {
+		return nil, fmt.Errorf("wait for the turn to describe instance refreshes: %w", cmp.Or(context.Cause(ctx), err))
 	}
 	return describeRefreshes(ctx, r.api, retriedTimeout, in)
 }
