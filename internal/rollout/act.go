@@ -84,7 +84,7 @@ func (t *Trigger) pauseOrResume(ctx context.Context, g *group, a Action) (ending
 	return newHolds(g, t.writer).giveBack(ctx, ending{report.Done, done}), t.removeLease(ctx, g)
 }
 
-// releaseFailed lets trigger watch try a target again that failed, and a rollout to it begin anew.
+// releaseFailed lets trigger watch try a target again that failed, and a rollout to it begin again.
 func (t *Trigger) releaseFailed(ctx context.Context, g *group) (done string, err error) {
 	done = "the process InstanceRefresh is resumed"
 	if f, failed := refresh.FailedOf(g.state.group); failed {

@@ -35,8 +35,8 @@ func uncancelled(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 }
 
-// A call that gives something back is made so often, with so long pauses at most: a quarter of a minute in all. One that
-// fails leaves the group, or the cluster, as it must not stay.
+// A call that gives something back is made so often, with so long pauses at most: a quarter of a minute in all. One
+// that fails leaves the group, or the cluster, as it must not stay.
 const (
 	giveBackTries        = 5
 	longestGiveBackPause = 8 * time.Second
