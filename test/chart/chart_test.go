@@ -178,6 +178,21 @@ func TestRules(t *testing.T) {
 	}
 }
 
+// TestAutoscalerOfTheWatch: the watch may pause the autoscaler, also where nothing else of the chart changes anything.
+func TestAutoscalerOfTheWatch(t *testing.T) {
+	t.Parallel()
+	var binding rbacv1.RoleBinding
+	objects := render(t, "--set", least+",config.dryRun=true,config.autoscalerDeployment=kube-system/ca,watch.enabled=true,"+
+		"watch.options.cluster=prod,watch.options.pauseAutoscaler=kube-system/ca")
+	if err := chart.Find(objects, "RoleBinding", "node-drainer-autoscaler:agents", &binding); err != nil {
+		t.Fatal(err)
+	}
+	want := []rbacv1.Subject{{Kind: "ServiceAccount", Name: "node-drainer-watch", Namespace: "agents"}}
+	if diff := cmp.Diff(want, binding.Subjects); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // TestADryRunOnlyLooks: it has the rights to read that the agent has, and no others.
 func TestADryRunOnlyLooks(t *testing.T) {
 	t.Parallel()

@@ -97,6 +97,12 @@ func TestRefusals(t *testing.T) {
 		{"taints by a watch without the right to", least + ",watch.enabled=true,watch.options.cluster=prod,watch.options.taintOutdated=hard", []string{
 			"watch.options.taintOutdated requires watch.taintNodes: true",
 		}},
+		{"a watch that drains without the right to", least + ",watch.enabled=true,watch.options.cluster=prod,watch.options.mode=standby,watch.options.then=stop", []string{
+			"watch.options.then requires watch.taintNodes: true",
+		}},
+		{"a watch that pauses another autoscaler", least + ",watch.enabled=true,watch.options.cluster=prod,watch.options.pauseAutoscaler=kube-system/ca", []string{
+			"watch.options.pauseAutoscaler requires the same config.autoscalerDeployment",
+		}},
 		{"a toleration of everything for the watch", least + ",watch.tolerations[0].operator=Exists", []string{"watch.tolerations[0] has no key"}},
 		{
 			"a CronJob's name that is too long",

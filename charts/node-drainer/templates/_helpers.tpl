@@ -344,7 +344,7 @@ checks each value by itself. All mistakes are reported at once.
 {{- $wrong = append $wrong (printf "%s selects no groups: set asg, cluster or tag" $at) -}}
 {{- end -}}
 {{- if and $job.options.pauseAutoscaler (ne $job.options.pauseAutoscaler $.Values.config.autoscalerDeployment) -}}
-{{- $wrong = append $wrong (printf "%s.pauseAutoscaler requires the same config.autoscalerDeployment, which permits agent and trigger to get and patch it" $at) -}}
+{{- $wrong = append $wrong (printf "%s.pauseAutoscaler requires the same config.autoscalerDeployment, which permits agent, trigger and watch to get and patch it" $at) -}}
 {{- end -}}
 {{- if and (has $job.options.taintOutdated (list "soft" "hard")) (not $.Values.trigger.taintNodes) -}}
 {{- $wrong = append $wrong (printf "%s.taintOutdated requires trigger.taintNodes: true, which permits the trigger to get and patch nodes" $at) -}}
@@ -360,6 +360,12 @@ checks each value by itself. All mistakes are reported at once.
 {{- end -}}
 {{- if and (has .taintOutdated (list "soft" "hard")) (not $.Values.watch.taintNodes) -}}
 {{- $wrong = append $wrong "watch.options.taintOutdated requires watch.taintNodes: true, which permits the watch to get and patch nodes" -}}
+{{- end -}}
+{{- if and (has .then (list "stop" "keep")) (not $.Values.watch.taintNodes) -}}
+{{- $wrong = append $wrong "watch.options.then requires watch.taintNodes: true, which permits the watch to get and patch nodes" -}}
+{{- end -}}
+{{- if and .pauseAutoscaler (ne .pauseAutoscaler $.Values.config.autoscalerDeployment) -}}
+{{- $wrong = append $wrong "watch.options.pauseAutoscaler requires the same config.autoscalerDeployment, which permits agent, trigger and watch to get and patch it" -}}
 {{- end -}}
 {{- else -}}
 {{- $wrong = append $wrong "watch.options selects no groups: set asg, cluster or tag" -}}
