@@ -219,7 +219,7 @@ variable "max_size" {
 }
 
 variable "trigger_service_account" {
-  description = "The ServiceAccount of the trigger."
+  description = "The ServiceAccount of the trigger: node-drainer-watch for the watch of the chart."
   type        = string
   default     = "node-drainer-trigger"
 }
