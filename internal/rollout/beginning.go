@@ -69,9 +69,13 @@ func (b *beginning) begin(ctx context.Context, target string) error {
 	return nil
 }
 
-// launchedSince reports whether the instance was launched after the rollout to the target began.
+// launchedSince reports whether the instance was launched after the rollout to the target began. One that comes from a
+// warm pool was launched before. EC2's times have whole seconds.
 func (b *beginning) launchedSince(i refresh.Instance) bool {
-	return !b.known[i.ID] || b.continued && i.Launched.After(b.begun.At)
+	if b.known[i.ID] {
+		return b.continued && i.Launched.After(b.begun.At)
+	}
+	return i.Launched.IsZero() || !i.Launched.Before(b.begun.At.Truncate(time.Second))
 }
 
 // end forgets the beginning of a rollout that has left nothing to be replaced.

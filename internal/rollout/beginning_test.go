@@ -3,6 +3,7 @@ package rollout
 import (
 	"context"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -73,4 +74,29 @@ func TestWatchOfAGroupThatLaunchesOutdatedInstances(t *testing.T) {
 		}
 		a.expectCalls(t, "Mark i-1 WriteFailed lt-1/2")
 	})
+}
+
+// TestOutdatedInstancesThatJoinTheGroup during a rollout are replaced: those of a warm pool were launched before, and an
+// attached one was not launched by the group.
+func TestOutdatedInstancesThatJoinTheGroup(t *testing.T) {
+	for name, joins := range map[string]func(*refresh.Instance){
+		"from a warm pool": func(i *refresh.Instance) { i.Launched = time.Now().Add(-time.Hour) },
+		"attached":         func(i *refresh.Instance) { i.Template, i.Launched = nil, time.Now() },
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			a := newFakeAWS(2)
+			replace := replaceUnhealthy(a)
+			a.script = func(reads int) {
+				if replace(reads); reads == 8 {
+					one := instance("i-joins", "1")
+					joins(&one)
+					a.group.Instances, a.group.Desired = append(a.group.Instances, one), 3
+				}
+			}
+			expect(t, runGroup(t.Context(), t, unhealthyDefaults(), a, nil), report.Done)
+			if !slices.Contains(a.calls, "Mark i-joins") {
+				t.Errorf("calls %q", a.calls)
+			}
+		})
+	}
 }

@@ -31,10 +31,11 @@ func BegunOf(g Group) (b Begun, ok bool) {
 	return Begun{target, at}, true
 }
 
-// ByComparison returns the reason for which the instance is outdated if that is what it was launched from, and not its
-// age or a request: another one that is launched now should not be outdated for this reason.
+// ByComparison returns the reason for which the instance is outdated if that is what the group has launched it from,
+// and not its age or a request: another one that is launched now should not be outdated for this reason. An instance
+// whose source is unknown was attached to the group.
 func (v Verdict) ByComparison() (r Reason, ok bool) {
-	codes := []Code{CodeSource, CodeConfiguration, CodeTemplate, CodeVersion, CodeType, CodeImage, CodeUnknown}
+	codes := []Code{CodeSource, CodeConfiguration, CodeTemplate, CodeVersion, CodeType, CodeImage}
 	n := slices.IndexFunc(v.Reasons, func(r Reason) bool { return slices.Contains(codes, r.Code) })
 	if !v.Outdated || n < 0 {
 		return Reason{}, false
