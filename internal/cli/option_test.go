@@ -145,6 +145,9 @@ func TestConflicts(t *testing.T) {
 		}},
 		{"all instances in each round", "watch --all", []string{"--all would replace the same instances in each round"}},
 		{"the same instances in each round", "watch --mode unhealthy --instance i-0a", []string{"--instance would replace the same"}},
+		{"what a watch would hold between two windows", "watch --window 22:00-05:00 --suspend AlarmNotification", []string{
+			"--window leaves a rollout between two windows as it is",
+		}},
 		{"a Lease without Kubernetes", "watch --lease watch --no-kubernetes", []string{"--lease needs Kubernetes: leave it"}},
 		{"a watch that does not end", "watch --no-wait -o json --summary-file s.md", []string{
 			"--no-wait has no effect on trigger watch", "--output json is one document", "--summary-file has no effect",

@@ -56,6 +56,9 @@ func (s *settings) watchConflicts() []error {
 	c.addIf(s.output == report.FormatJSON,
 		s.flagName("output")+" json is one document, and trigger watch does not end: use text or ndjson")
 	c.addIf(s.summaryFile != "", s.flagName("summary-file")+" has no effect on trigger watch: leave it out")
+	holds := s.autoscaler != "" || len(s.Suspend) > 0
+	c.addIf(len(s.Windows) > 0 && holds, s.flagName("window")+" leaves a rollout between two windows as it is, with the "+
+		"autoscaler paused and processes suspended all day: leave --pause-autoscaler and --suspend out")
 	c.addIf(s.lease != "" && s.noKubernetes, s.flagName("lease")+" needs Kubernetes: leave it or --no-kubernetes out")
 	return c
 }
