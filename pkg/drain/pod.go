@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"maps"
@@ -187,8 +188,12 @@ func namesNode(p *corev1.Pod) bool {
 				NodeName *struct{} `json:"f:nodeName"`
 			} `json:"f:spec"`
 		}
-		return f.Subresource == "" && f.FieldsV1 != nil &&
-			json.Unmarshal(f.FieldsV1.GetRawBytes(), &fields) == nil && fields.Spec.NodeName != nil
+		if f.Subresource != "" || f.FieldsV1 == nil {
+			return false
+		}
+		raw := f.FieldsV1.GetRawBytes()
+		return bytes.Contains(raw, []byte(`"f:nodeName"`)) && // else it need not be parsed
+			json.Unmarshal(raw, &fields) == nil && fields.Spec.NodeName != nil
 	})
 }
 
