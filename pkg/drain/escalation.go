@@ -254,7 +254,7 @@ func (d *decision) mayEvictAtLast(pod Pod) bool {
 	case pod.Try.Last == Blocked && d.schedule.now.Before(pod.Try.Next):
 		return false
 	case pod.Try.Last == None, pod.Try.Last == Blocked && len(pod.Budgets) > 0,
-		pod.Try.Eviction && !d.schedule.now.Before(pod.Try.Next.Add(refusalMemory)):
+		pod.Try.Eviction && !pod.Try.Next.IsZero() && !d.schedule.now.Before(pod.Try.Next.Add(refusalMemory)):
 		return d.budgets.permitsAtLast(pod)
 	}
 	return false

@@ -66,6 +66,9 @@ func TestDecideAtTheDeadline(t *testing.T) {
 		9*m+30*s, "evict a in 30s", pod("a", waiting(WaitedFor), func(p *Pod) {
 			p.Try = Try{Last: Deferred, Next: at(m), Eviction: true}
 		}))
+	given{}.expect(t, "a pod whose eviction could not be sent is deleted", 9*m+30*s, "delete a in 30s", pod("a", func(p *Pod) {
+		p.Try = Try{Last: Deferred, Eviction: true}
+	}))
 
 	lagging := given{budgets: onlyBudget(budget(5, alwaysAllow))}
 	lagging.expect(t, "a pod whose last eviction a budget has just refused, although the watch says otherwise, is deleted",
