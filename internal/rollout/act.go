@@ -42,11 +42,8 @@ func (t *Trigger) Act(ctx context.Context, a Action) (report.Rollout, error) {
 		group := t.newGroup(p, g, s.templates)
 		group.enter(report.Replacing)
 		group.countOutdated()
-		var active *refresh.Refresh
 		if a == ActRollback && len(refresh.StandbyOf(g)) > 0 {
-			if active, err = t.planner.activeRefresh(ctx, g.Name); active == nil && err == nil {
-				act = t.returnStandby // what an earlier rollout keeps there has nothing to do with a refresh
-			}
+			act = t.rollBack
 		}
 		end, err := act(ctx, group, a)
 		if err != nil {
@@ -57,6 +54,18 @@ func (t *Trigger) Act(ctx context.Context, a Action) (report.Rollout, error) {
 		}
 		return end
 	}), nil
+}
+
+// rollBack rolls back the refresh that is under way, or returns from Standby what the trigger has moved there: what an
+// earlier rollout keeps there has nothing to do with a refresh.
+func (t *Trigger) rollBack(ctx context.Context, g *group, a Action) (ending, error) {
+	switch active, err := t.planner.activeRefresh(ctx, g.name); {
+	case err != nil:
+		return ending{}, err
+	case active != nil:
+		return t.endRefresh(ctx, g, a)
+	}
+	return t.returnStandby(ctx, g)
 }
 
 // pauseOrResume pauses or resumes the refreshes of the group.

@@ -57,6 +57,13 @@ func TestAct(t *testing.T) {
 			},
 			want: report.Done, words: []string{"r-1 is rolled back"}, calls: "Rollback Release AZRebalance",
 		},
+		"an instance is in Standby, and it cannot be read whether a refresh is under way": {
+			do: ActRollback, before: func(a *fakeAWS) {
+				a.group.Tags = map[string]string{"node-drainer.io/standby-1": "i-1=kept"}
+				a.errs["Refreshes"] = []error{errors.New("no answer")}
+			},
+			want: report.Error, words: []string{"no answer"},
+		},
 		"a refresh is rolled back, and its end is not waited for": {
 			do: ActRollback, before: suspended, change: func(c *Config) { c.Wait = false },
 			want: report.Detached, words: []string{"still suspended: AZRebalance;"}, calls: "Rollback",

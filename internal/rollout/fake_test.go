@@ -156,8 +156,8 @@ func (a fakeReads) Hooks(context.Context, string) ([]refresh.Hook, error) { retu
 func (a fakeReads) Refreshes(context.Context, string) ([]refresh.Refresh, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.hidden {
-		return nil, nil
+	if errs := a.errs["Refreshes"]; a.hidden || len(errs) > 0 {
+		return nil, errors.Join(errs...)
 	}
 	return slices.Clone(a.refreshes), nil
 }

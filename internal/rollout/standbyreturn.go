@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/report"
@@ -29,7 +30,7 @@ type standbyReturn struct {
 }
 
 // returnStandby returns what the trigger has moved into Standby, and gives the new instances back.
-func (t *Trigger) returnStandby(ctx context.Context, g *group, _ Action) (ending, error) {
+func (t *Trigger) returnStandby(ctx context.Context, g *group) (ending, error) {
 	l := &lease{group: g, aws: t.writer}
 	if err := l.awaitExpiry(ctx); err != nil {
 		return ending{}, err
@@ -85,9 +86,18 @@ func (r *standbyReturn) step(ctx context.Context) (refresh.ReturnStep, error) {
 	return step, r.apply(ctx, step)
 }
 
+// readAges reads when instances were launched that were not read before.
+func (r *standbyReturn) readAges(ctx context.Context) error {
+	g := r.group.state.group
+	if !slices.ContainsFunc(g.Instances, func(i refresh.Instance) bool { return i.Launched.IsZero() }) {
+		return nil
+	}
+	return r.group.planner.reader.Complete(ctx, []refresh.Group{g})
+}
+
 func (r *standbyReturn) next(ctx context.Context) (refresh.ReturnStep, error) {
 	s := r.group.state
-	if err := r.group.planner.reader.Complete(ctx, []refresh.Group{s.group}); err != nil {
+	if err := r.readAges(ctx); err != nil {
 		return refresh.ReturnStep{}, err
 	}
 	now := refresh.ReturnSnapshot{Group: s.group, RaiseMax: r.group.cfg.RaiseMax}
