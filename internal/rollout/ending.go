@@ -42,15 +42,11 @@ const (
 	longestGiveBackPause = 8 * time.Second
 )
 
-// untilGivenBack repeats a call that gives something back, and returns its last error.
+// untilGivenBack repeats a call that gives something back, and returns its last error, or the cause of the end of ctx.
 func untilGivenBack(ctx context.Context, giveBack func() error) error {
-	pauses := retry.Backoff(time.Second, longestGiveBackPause)
-	for tries := 1; ; tries++ {
-		err := giveBack()
-		if err == nil || tries == giveBackTries || !retry.Sleep(ctx, pauses.Step()) {
-			return err
-		}
-	}
+	failures := 0
+	isLast := func(error) bool { failures++; return failures == giveBackTries }
+	return retry.Do(ctx, retry.Backoff(time.Second, longestGiveBackPause), giveBack, isLast, func(error) {})
 }
 
 // leaves is the ending of a rollout that could not give something back.
