@@ -335,40 +335,29 @@ checks each value by itself. All mistakes are reported at once.
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- $runs := list -}}
 {{- range $name, $job := ternary .Values.trigger.cronJobs dict .Values.trigger.enabled -}}
-{{- $at := printf "trigger.cronJobs.%s.options" $name -}}
 {{- if not (regexMatch "^[a-z0-9]([-a-z0-9]{0,18}[a-z0-9])?$" $name) -}}
 {{- $wrong = append $wrong (printf "trigger.cronJobs.%s: the name must consist of at most 20 lower-case letters, digits and hyphens" $name) -}}
 {{- end -}}
-{{- if not (or $job.options.asg $job.options.cluster $job.options.tag) -}}
-{{- $wrong = append $wrong (printf "%s selects no groups: set asg, cluster or tag" $at) -}}
-{{- end -}}
-{{- if and $job.options.pauseAutoscaler (ne $job.options.pauseAutoscaler $.Values.config.autoscalerDeployment) -}}
-{{- $wrong = append $wrong (printf "%s.pauseAutoscaler requires the same config.autoscalerDeployment, which permits agent, trigger and watch to get and patch it" $at) -}}
-{{- end -}}
-{{- if and (has $job.options.taintOutdated (list "soft" "hard")) (not $.Values.trigger.taintNodes) -}}
-{{- $wrong = append $wrong (printf "%s.taintOutdated requires trigger.taintNodes: true, which permits the trigger to get and patch nodes" $at) -}}
-{{- end -}}
-{{- if and (has $job.options.then (list "stop" "keep")) (not $.Values.trigger.taintNodes) -}}
-{{- $wrong = append $wrong (printf "%s.then requires trigger.taintNodes: true, which permits the trigger to get and patch nodes" $at) -}}
-{{- end -}}
+{{- $runs = append $runs (dict "at" (printf "trigger.cronJobs.%s.options" $name) "options" $job.options "by" "trigger") -}}
 {{- end -}}
 {{- if .Values.watch.enabled -}}
-{{- with .Values.watch.options -}}
-{{- if not (or .asg .cluster .tag) -}}
-{{- $wrong = append $wrong "watch.options selects no groups: set asg, cluster or tag" -}}
+{{- $runs = append $runs (dict "at" "watch.options" "options" .Values.watch.options "by" "watch") -}}
 {{- end -}}
-{{- if and (has .taintOutdated (list "soft" "hard")) (not $.Values.watch.taintNodes) -}}
-{{- $wrong = append $wrong "watch.options.taintOutdated requires watch.taintNodes: true, which permits the watch to get and patch nodes" -}}
+{{- range $run := $runs -}}
+{{- $options := default dict $run.options -}}
+{{- if not (or $options.asg $options.cluster $options.tag) -}}
+{{- $wrong = append $wrong (printf "%s selects no groups: set asg, cluster or tag" $run.at) -}}
 {{- end -}}
-{{- if and (has .then (list "stop" "keep")) (not $.Values.watch.taintNodes) -}}
-{{- $wrong = append $wrong "watch.options.then requires watch.taintNodes: true, which permits the watch to get and patch nodes" -}}
+{{- if and $options.pauseAutoscaler (ne $options.pauseAutoscaler $.Values.config.autoscalerDeployment) -}}
+{{- $wrong = append $wrong (printf "%s.pauseAutoscaler requires the same config.autoscalerDeployment, which permits agent, trigger and watch to get and patch it" $run.at) -}}
 {{- end -}}
-{{- if and .pauseAutoscaler (ne .pauseAutoscaler $.Values.config.autoscalerDeployment) -}}
-{{- $wrong = append $wrong "watch.options.pauseAutoscaler requires the same config.autoscalerDeployment, which permits agent, trigger and watch to get and patch it" -}}
-{{- end -}}
-{{- else -}}
-{{- $wrong = append $wrong "watch.options selects no groups: set asg, cluster or tag" -}}
+{{- $changing := list -}}
+{{- if has $options.taintOutdated (list "soft" "hard") -}}{{- $changing = append $changing "taintOutdated" -}}{{- end -}}
+{{- if has $options.then (list "stop" "keep") -}}{{- $changing = append $changing "then" -}}{{- end -}}
+{{- range $option := ternary list $changing (get $.Values $run.by).taintNodes -}}
+{{- $wrong = append $wrong (printf "%s.%s requires %s.taintNodes: true, which permits the %s to get and patch nodes" $run.at $option $run.by $run.by) -}}
 {{- end -}}
 {{- end -}}
 {{- if and .Values.hostNetwork .Values.watch.enabled (eq (include "node-drainer.port" .) (include "node-drainer.watchPort" .)) -}}
