@@ -35,7 +35,7 @@ func TestExitCodes(t *testing.T) {
     1  skipped: the group was not started, because another one failed
        refused: the preflight refused the rollout; nothing was changed
        error: AWS or Kubernetes refused a call, or a flag is wrong
-    2  plan with --detailed-exitcode: there are outdated instances, or a run would be refused
+    2  plan with --detailed-exitcode: there are outdated instances, and a run would replace them
     3  failed: the refresh failed or was cancelled, a node was not ready in time, or a gate did not pass
     4  rolled-back: the refresh was rolled back
     5  stalled: no progress for the time of --stall-timeout

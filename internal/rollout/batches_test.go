@@ -66,10 +66,6 @@ func TestBatches(t *testing.T) {
 			},
 			want: report.Nothing,
 		},
-		"a chosen instance does not exist": {
-			change: func(c *Config) { c.Only = []string{"i-9"} }, want: report.Nothing,
-			words: []string{"none of the instances that --instance names is in the group"},
-		},
 		"the oldest first, as EC2 knows": {
 			before: func(a *fakeAWS, _ *fakeCluster) {
 				for n := range a.group.Instances {

@@ -81,7 +81,7 @@ func (b *beginning) launchedSince(i refresh.Instance) bool {
 // end forgets the beginning of a rollout that has left nothing to be replaced.
 func (b *beginning) end(ctx context.Context, outcome report.Outcome) {
 	reached := outcome == report.Done || outcome == report.Nothing ||
-		outcome == report.Incomplete && !b.group.state.anyOutdated()
+		outcome == report.Incomplete && !b.group.state.isDue()
 	if reached && !b.group.state.deleted {
 		b.forget(ctx)
 	}

@@ -33,7 +33,7 @@ func newHolds(g *group, aws Writer) *holds {
 
 // take takes the holds, if anything is to be replaced. The rollout continues if that fails.
 func (h *holds) take(ctx context.Context) {
-	if !h.group.state.anyOutdated() {
+	if !h.group.state.isDue() {
 		return
 	}
 	ctx, cancel := uncancelled(ctx)

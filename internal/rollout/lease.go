@@ -42,7 +42,7 @@ type lease struct {
 // trigger, which gives back what it holds.
 func (l *lease) acquire(ctx context.Context, attached bool) (leased context.Context, other bool, err error) {
 	g := l.group
-	outdated, changed := g.state.anyOutdated(), l.isChanged()
+	outdated, changed := g.state.isDue(), l.isChanged()
 	if !outdated && !changed {
 		return ctx, false, nil
 	}
