@@ -56,7 +56,7 @@ func (w Capacity) Lower(ctx context.Context, g refresh.Group) (desired int, err 
 		return g.Desired, nil
 	}
 	s, _ := refresh.SurgeOf(g)
-	if desired = max(g.Desired-s.Left(g.Desired), min(g.Min, g.Desired)); desired < g.Desired {
+	if desired = g.Desired - s.Left(g); desired < g.Desired {
 		if err := w.setDesired(ctx, g.Name, desired); err != nil {
 			return g.Desired, err
 		}
