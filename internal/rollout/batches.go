@@ -202,7 +202,7 @@ func (b *batches) apply(ctx context.Context, step refresh.Step) error {
 
 // stop restores the desired capacity. Nothing else can be undone.
 func (b *batches) stop(ctx context.Context) string {
-	g, err := b.group.planner.reader.Group(ctx, b.group.name)
+	g, err := b.group.read(ctx)
 	if err != nil {
 		return fmt.Sprintf("%s; the desired capacity could not be read: %v", b.by.leftBehind(), err)
 	}

@@ -3,6 +3,7 @@ package rollout
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/report"
@@ -18,6 +19,7 @@ type group struct {
 	state    *state
 	progress groupProgress
 	hours    hours
+	records  leaseWriter
 	gates    *gates     // of a rollout; nil otherwise
 	newNodes *scaleDown // of a rollout; nil otherwise
 	stale    bool       // The nodes were stale when the group was described last.
@@ -27,7 +29,7 @@ type group struct {
 
 // describe reads the group again, with one call, and another for its warm pool.
 func (g *group) describe(ctx context.Context) error {
-	now, err := g.planner.reader.Group(ctx, g.name)
+	now, err := g.read(ctx)
 	if err == nil {
 		err = g.planner.addPool(ctx, &now)
 	}
@@ -37,6 +39,21 @@ func (g *group) describe(ctx context.Context) error {
 		g.newNodes.disable(ctx)
 	}
 	return err
+}
+
+// read reads the group. What another client has removed of the tags by which this run records what it has changed, it
+// writes again: a later step, or run, could else not give back what is held.
+func (g *group) read(ctx context.Context) (refresh.Group, error) {
+	now, err := g.planner.reader.Group(ctx, g.name)
+	if err != nil {
+		return now, err
+	}
+	now, restored, err := g.records.Restore(ctx, now)
+	if len(restored) > 0 {
+		g.progress.note(refresh.Warn, "written again, since somebody has removed them: the tags %s; infrastructure as code "+
+			"must ignore the tags whose keys begin with node-drainer.io/ (docs/trigger.md)", strings.Join(restored, ", "))
+	}
+	return now, err
 }
 
 func (g *group) warnOfStaleNodes() {

@@ -12,8 +12,12 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
-// leaseWriter writes and removes the lease of a group.
+// leaseWriter writes and removes the lease of a group. While that is held, it remembers which tags record what the
+// trigger has changed, and restores those that another client removes.
 type leaseWriter interface {
+	Remember(g refresh.Group)
+	Forget(group string)
+	Restore(ctx context.Context, g refresh.Group) (restored refresh.Group, keys []string, err error)
 	WriteLease(ctx context.Context, group string, l refresh.Lease) error
 	RemoveLease(ctx context.Context, group string) error
 }
@@ -62,6 +66,7 @@ func (l *lease) acquire(ctx context.Context, attached bool) (leased context.Cont
 
 // hold writes the lease, and renews it until release. The returned context ends if the lease is lost.
 func (l *lease) hold(ctx context.Context) (context.Context, error) {
+	l.aws.Remember(l.group.state.group)
 	if err := l.write(ctx); err != nil {
 		return ctx, err
 	}
@@ -154,7 +159,7 @@ func (l *lease) write(ctx context.Context) error {
 // renew renews the lease until ctx ends. If another trigger has taken it, renew ends ctx.
 func (l *lease) renew(ctx context.Context, lose context.CancelCauseFunc) {
 	for retry.Sleep(ctx, l.duration()*renewalPolls/leasePolls) {
-		g, err := l.group.planner.reader.Group(ctx, l.group.name)
+		g, err := l.group.read(ctx)
 		if err == nil {
 			if err = l.check(g); err != nil {
 				lose(err)
@@ -185,8 +190,10 @@ func (l *lease) release(ctx context.Context) {
 		return
 	}
 	if l.end(); l.isLost() || l.group.state.deleted {
+		l.aws.Forget(l.group.name)
 		return
 	}
+	defer l.aws.Forget(l.group.name)
 	ctx, cancel := uncancelled(ctx)
 	defer cancel()
 	if err := l.aws.RemoveLease(ctx, l.group.name); err != nil {

@@ -142,6 +142,13 @@ func TestLeaseIsRenewed(t *testing.T) {
 	})
 }
 
+func (fakeWrites) Remember(refresh.Group) {}
+func (fakeWrites) Forget(string)          {}
+
+func (fakeWrites) Restore(_ context.Context, g refresh.Group) (refresh.Group, []string, error) {
+	return g, nil, nil
+}
+
 // WriteLease and RemoveLease change the group, and are no calls that tests expect.
 func (a fakeWrites) WriteLease(_ context.Context, _ string, l refresh.Lease) error {
 	a.tag(refresh.LeaseTag, l.String())

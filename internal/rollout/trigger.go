@@ -99,7 +99,7 @@ func (t *Trigger) each(
 func (t *Trigger) newGroup(p groupProgress, g refresh.Group, templates refresh.Templates) *group {
 	s := &state{policy: t.planner.policy, templates: templates, began: time.Now()}
 	s.update(g)
-	one := &group{name: g.Name, cfg: t.cfg, planner: t.planner, state: s, progress: p}
+	one := &group{name: g.Name, cfg: t.cfg, planner: t.planner, state: s, progress: p, records: t.writer}
 	one.hours = hours{one, t.writer}
 	return one
 }
