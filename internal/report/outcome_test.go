@@ -41,7 +41,7 @@ func TestExitCodes(t *testing.T) {
     5  stalled: no progress for the time of --stall-timeout
        timed-out: timed out (--timeout)
     6  conflict: another refresh of the group is active
-    7  incomplete: it ended, but outdated or retained instances remain, or something was not given back
+    7  incomplete: it ended, but outdated or retained instances remain, nodes were not drained, or something was not given back
     8  ineffective: the group launches instances that are outdated as well; no further one was replaced
   130  interrupted: the trigger was stopped
 `

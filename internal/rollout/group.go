@@ -35,6 +35,7 @@ func (g *group) describe(ctx context.Context) error {
 	}
 	if err == nil {
 		g.state.update(now)
+		g.state.drains.see(now, g.state.old, g.state.policy.nodes, time.Now())
 		g.warnOfStaleNodes()
 		g.newNodes.disable(ctx)
 	}

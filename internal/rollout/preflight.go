@@ -39,6 +39,7 @@ func (p *preflight) facts(ctx context.Context, a assessment, active *refresh.Ref
 	}
 	facts, err := g.planner.facts(ctx, g.state.group, a, loads, active)
 	launching := func(h refresh.Hook) bool { return !h.Terminating }
+	g.state.drains.hooks = facts.Hooks
 	g.state.noLaunchHook = err == nil && !slices.ContainsFunc(facts.Hooks, launching)
 	return facts, err
 }

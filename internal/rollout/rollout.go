@@ -237,7 +237,7 @@ func (r *rollout) verify(ctx context.Context) (ending, error) {
 	}
 	left, retained := s.remaining()
 	g.show(nil)
-	end := s.verdict(left, retained)
+	end := s.drains.judge(s.verdict(left, retained), s.policy.nodes.cluster != nil)
 	if newer := s.target.Newer; end.outcome == report.Nothing && newer != "" {
 		end.message += "; " + newer
 	}

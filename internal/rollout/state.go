@@ -22,6 +22,7 @@ type state struct {
 	behind    bool            // The managed node group was outdated then.
 
 	noLaunchHook bool // The group is known to have none.
+	drains       drains
 
 	deleted bool // AWS says that there is no such group any more
 }

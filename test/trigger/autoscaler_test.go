@@ -324,7 +324,7 @@ func (s *scaled) setUp() {
 	must(s.aws.WaitInstances(s.Context(), group, func(now []awsim.Instance) bool {
 		return len(now) == s.asked && !slices.ContainsFunc(now, func(i awsim.Instance) bool { return i.State != "InService" })
 	}))
-	must(s.aws.PutHook(group, awsim.Hook{Name: terminatingHook, HeartbeatTimeout: 30 * time.Second, DefaultResult: "CONTINUE"}))
+	must(s.aws.PutHook(group, awsim.Hook{Name: terminatingHook, CompletedAfter: 30 * time.Second}))
 	_, err = s.aws.AddTemplateVersion(template, "ami-2")
 	must(err)
 }
