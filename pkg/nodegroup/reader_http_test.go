@@ -14,6 +14,7 @@ import (
 	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
 	awseks "github.com/aws/aws-sdk-go-v2/service/eks"
 	"github.com/aws/aws-sdk-go-v2/service/eks/types"
+	"github.com/aws/aws-sdk-go-v2/service/ssm"
 
 	"github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/ec2"
@@ -90,7 +91,7 @@ func (a *account) readerOf(api nodegroup.ReaderAPI, r nodegroup.Request) *nodegr
 	return nodegroup.NewReader(
 		api, autoscaling.NewReader(awsautoscaling.NewFromConfig(a.cfg)),
 		launches{ec2.NewLaunchReader(machines), ec2.NewSubnetReader(machines)},
-		nodegroup.NewReleases(a.cfg, ec2.SystemsManager(machines.Options())), r)
+		nodegroup.NewReleases(ssm.NewFromConfig(a.cfg)), r)
 }
 
 // find returns the only group of the request.
@@ -222,8 +223,7 @@ func TestReleases(t *testing.T) {
 			a := newAccount(t)
 			tt.fault.Service = "ssm"
 			a.Inject(tt.fault)
-			endpoint := ec2.SystemsManager(awsec2.NewFromConfig(a.cfg).Options())
-			got, err := nodegroup.NewReleases(a.cfg, endpoint).Newest(t.Context(), parameter)
+			got, err := nodegroup.NewReleases(ssm.NewFromConfig(a.cfg)).Newest(t.Context(), parameter)
 			if tt.want == "" && (err != nil || got != "1.34.2-20261104") || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 				t.Errorf("got %s, %v", got, err)
 			}

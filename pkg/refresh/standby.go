@@ -2,6 +2,7 @@ package refresh
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/node-drainer/node-drainer/internal/text"
@@ -20,7 +21,13 @@ const (
 // NextStandby decides what to do in a group in ModeStandby. Outdated instances are moved into Standby, where they do
 // not count for the desired capacity, so that the group launches a replacement for each. They leave when as many as are
 // desired are in service, with ready nodes. Only instances of the record leave, whatever else is in Standby.
+//
+// Unhealthy instances are those that Auto Scaling replaces. Where ReplaceUnhealthy is suspended it does not: then they
+// count as in service, as Auto Scaling counts them, and outdated ones are the first to be replaced.
 func NextStandby(m Snapshot, p Pace) Step {
+	if slices.Contains(m.Group.Suspended, processReplace) {
+		m = m.unreplaced()
+	}
 	record := StandbyOf(m.Group)
 	f, entering, waiting := m.classify(), m.entering(record), m.inStandby(record)
 	switch rest := m.LastBatchEnded.Add(p.Between).Sub(m.Now); {
@@ -43,6 +50,26 @@ func NextStandby(m Snapshot, p Pace) Step {
 		batch = batch[:max(room, 0)]
 	}
 	return Step{Standby: batch}
+}
+
+// unreplaced is the snapshot in which no instance waits for Auto Scaling to replace it. An unhealthy one counts as one
+// whose node is not ready, if it is outdated.
+func (m Snapshot) unreplaced() Snapshot {
+	m.Group.Instances, m.NotReady = slices.Clone(m.Group.Instances), maps.Clone(m.NotReady)
+	for n := range m.Group.Instances {
+		i := &m.Group.Instances[n]
+		if i.Healthy || !i.InService() {
+			continue
+		}
+		i.Healthy = true
+		if slices.Contains(m.Outdated, i.ID) {
+			if m.NotReady == nil {
+				m.NotReady = map[string]bool{}
+			}
+			m.NotReady[i.ID] = true
+		}
+	}
+	return m
 }
 
 // entering are the instances that this run has moved into Standby, and that are not there yet.
