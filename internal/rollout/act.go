@@ -39,7 +39,7 @@ func (t *Trigger) Act(ctx context.Context, a Action) (report.Rollout, error) {
 		if a == ActPause || a == ActResume {
 			act = t.pauseOrResume
 		}
-		group := t.newGroup(p, g, s.templates)
+		group := t.newGroup(p, g, s)
 		group.enter(report.Replacing)
 		group.countOutdated()
 		if a == ActRollback && len(refresh.StandbyOf(g)) > 0 {

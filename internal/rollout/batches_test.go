@@ -98,6 +98,19 @@ func TestBatches(t *testing.T) {
 			before: func(a *fakeAWS, _ *fakeCluster) { a.errs["Mark i-1"] = []error{errors.New("connection refused")} },
 			want:   report.Done, calls: "Mark i-1 Mark i-1 Mark i-2 Mark i-3",
 		},
+		"another activity of the group takes two minutes": {
+			before: func(a *fakeAWS, _ *fakeCluster) {
+				a.errs["Mark i-1"] = slices.Repeat([]error{refresh.ErrBusy}, 24)
+			},
+			want: report.Done, calls: strings.Repeat("Mark i-1 ", 25) + "Mark i-2 Mark i-3",
+		},
+		"another activity of the group does not end": {
+			change: func(c *Config) { c.StallTimeout = time.Minute },
+			before: func(a *fakeAWS, _ *fakeCluster) {
+				a.errs["Mark i-1"] = slices.Repeat([]error{refresh.ErrBusy}, 100)
+			},
+			want: report.Stalled, words: []string{"another scaling activity"}, calls: strings.TrimSpace(strings.Repeat("Mark i-1 ", 13)),
+		},
 		"a call hangs once": {
 			before: func(a *fakeAWS, _ *fakeCluster) { a.errs["Mark i-1"] = []error{errHangs} },
 			want:   report.Done, calls: "Mark i-1 Mark i-1 Mark i-2 Mark i-3",

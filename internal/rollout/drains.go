@@ -16,7 +16,7 @@ import (
 type drains struct {
 	hooks []refresh.Hook
 	waits map[string]*wait // by instance
-	read  time.Time        // when the group was read last
+	read  time.Time        // when the group was described last
 }
 
 // wait is how long an instance waited for its terminating hooks, between two reads each.

@@ -20,9 +20,10 @@ type group struct {
 	progress groupProgress
 	hours    hours
 	records  leaseWriter
-	gates    *gates     // of a rollout; nil otherwise
-	newNodes *scaleDown // of a rollout; nil otherwise
-	stale    bool       // The nodes were stale when the group was described last.
+	seen     func(refresh.Group) // is given what is described
+	gates    *gates              // of a rollout; nil otherwise
+	newNodes *scaleDown          // of a rollout; nil otherwise
+	stale    bool                // The nodes were stale when the group was described last.
 
 	evictions *evictions // of a node group update that is followed; nil otherwise
 }
@@ -34,6 +35,7 @@ func (g *group) describe(ctx context.Context) error {
 		err = g.planner.addPool(ctx, &now)
 	}
 	if err == nil {
+		g.seen(now)
 		g.state.update(now)
 		g.state.drains.see(now, g.state.old, g.state.policy.nodes, time.Now())
 		g.warnOfStaleNodes()
@@ -172,10 +174,12 @@ func (g *group) describeAgain(ctx context.Context, atMost time.Duration) error {
 }
 
 // repeat takes one step after the other until one is done. A step that fails is repeated, up to maxFailures times in a
-// row. The group is described again in between, after recheckAfter if that is set and shorter than a PollInterval.
+// row. One that another activity of Auto Scaling prevents is repeated until Config.StallTimeout. The group is described
+// again in between, after recheckAfter if that is set and shorter than a PollInterval.
 func (g *group) repeat(
 	ctx context.Context, step func(context.Context) (done bool, recheckAfter time.Duration, err error),
 ) error {
+	busy := newStall(g)
 	for failures := 0; ; {
 		done, recheckAfter, err := step(ctx)
 		var end *endError
@@ -183,7 +187,11 @@ func (g *group) repeat(
 		case err == nil && done:
 			return nil
 		case err == nil:
-			failures = 0
+			failures, busy = 0, newStall(g)
+		case errors.Is(err, refresh.ErrBusy) && ctx.Err() == nil: // That may take as long as anything else.
+			if err := busy.check(nil, err.Error()); err != nil {
+				return err
+			}
 		case errors.As(err, &end), ctx.Err() != nil:
 			return err
 		default:

@@ -60,6 +60,14 @@ func (l *lease) acquire(ctx context.Context, attached bool) (leased context.Cont
 	if !changed && !g.cfg.holdsAny() {
 		return ctx, false, nil
 	}
+	if time.Since(g.state.drains.read) > leaseSettles/2 { // Another trigger may have begun since.
+		if err := g.retry(ctx, g.describe); err != nil {
+			return ctx, false, err
+		}
+		if err := l.awaitExpiry(ctx); err != nil {
+			return ctx, false, err
+		}
+	}
 	leased, err = l.hold(ctx)
 	return leased, false, err
 }
@@ -78,14 +86,16 @@ func (l *lease) hold(ctx context.Context) (context.Context, error) {
 		lose(nil)
 		renewals.Wait()
 	}
-	if err := l.group.pause(ctx, leaseSettles); err != nil {
-		return ctx, err
+	l.group.seen = func(g refresh.Group) {
+		if err := l.check(g); err != nil {
+			lose(err)
+		}
+	}
+	if !retry.Sleep(ctx, leaseSettles) {
+		return ctx, context.Cause(ctx)
 	}
 	if err := l.group.retry(ctx, l.group.describe); err != nil {
 		return ctx, err
-	}
-	if err := l.check(l.group.state.group); err != nil {
-		lose(err)
 	}
 	return leased, lossOf(leased)
 }

@@ -46,10 +46,11 @@ func NextStandby(m Snapshot, p Pace) Step {
 		return Step{Waiting: "waiting " + p.Between.String() + " between two batches", RecheckAfter: rest}
 	}
 	batch := p.nextBatch(m.sorted(f.outdated, p.Order), DesiredWithoutSurge(m.Group), 0).Mark
-	if room := MostStandby - len(record.Held(m.Group)); len(batch) > room {
-		batch = batch[:max(room, 0)]
+	room := max(MostStandby-len(record.Held(m.Group)), 0)
+	if room == 0 { // What is kept there stays: the rest cannot be replaced.
+		return Step{Done: true}
 	}
-	return Step{Standby: batch}
+	return Step{Standby: batch[:min(len(batch), room)]}
 }
 
 // unreplaced is the snapshot in which no instance waits for Auto Scaling to replace it. An unhealthy one counts as one
@@ -150,8 +151,15 @@ func StandbyUnfinished(g Group) bool {
 func checkStandbyRoom(g Group, f Facts) (Level, string) {
 	const most = 50 // Source: Tag in the API reference.
 	others := len(g.Tags) - len(standbyEntries(g))
-	needed := (len(StandbyOf(g)) + min(f.Batch, f.Outdated) + standbyPerTag - 1) / standbyPerTag
+	instances := min(f.Batch, f.Outdated)
+	if f.Then == ThenStop || f.Then == ThenKeep { // Those of all batches stay.
+		instances = f.Outdated
+	}
+	needed := (len(StandbyOf(g)) + instances + standbyPerTag - 1) / standbyPerTag
 	switch {
+	case needed > MaxStandbyTags && instances > f.Batch:
+		return Refuse, fmt.Sprintf("%d instances are outdated, and %d can be kept in Standby at a time: use --then terminate, "+
+			"or name some by --instance", f.Outdated, MostStandby)
 	case needed > MaxStandbyTags:
 		return Refuse, fmt.Sprintf("a batch is %d instances, and %d can be in Standby at a time: use a smaller --batch",
 			f.Batch, MostStandby)

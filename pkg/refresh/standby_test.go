@@ -79,14 +79,27 @@ func TestStandbyRoom(t *testing.T) {
 	for n := range 50 {
 		tagged.Tags[string(rune('A'+n))] = ""
 	}
+	full := g
+	full.Desired, full.Instances = 100, slices.Clone(g.Instances)
+	kept := StandbyRecord{}
+	for n := range MostStandby {
+		full.Instances[n].State = "Standby"
+		kept[full.Instances[n].ID] = true
+	}
+	full.Tags, _ = StandbyTags(full, kept)
+	if step := NextStandby(Snapshot{Group: full, Outdated: all}, Pace{Batch: Amount{N: 1}, Then: ThenKeep}); !step.Done {
+		t.Errorf("with %d kept in Standby the step is %+v", len(kept), step)
+	}
 	for name, tt := range map[string]struct {
 		group Group
 		batch int
+		then  Then
 		want  Level
 	}{
-		"small": {g, 200, OK}, "large": {g, 201, Refuse}, "no room for a tag": {tagged, 1, Refuse},
+		"small": {g, 200, ThenTerminate, OK}, "large": {g, 201, ThenTerminate, Refuse},
+		"no room for a tag": {tagged, 1, ThenTerminate, Refuse}, "all are kept": {g, 1, ThenKeep, Refuse},
 	} {
-		if level, text := checkStandbyRoom(tt.group, Facts{Batch: tt.batch, Outdated: 300}); level != tt.want {
+		if level, text := checkStandbyRoom(tt.group, Facts{Batch: tt.batch, Outdated: 300, Then: tt.then}); level != tt.want {
 			t.Errorf("%s: %s, %s", name, level, text)
 		}
 	}
