@@ -46,6 +46,9 @@ type Instance struct {
 	Version int
 	Type    string
 	Image   string
+
+	Launched  time.Time
+	Protected bool // From scale in.
 }
 
 // CreateGroup creates a group, and starts launching what it desires.
@@ -204,6 +207,7 @@ func (s AutoScaling) list(groupName string) []Instance {
 		out = append(out, Instance{
 			ID: inst.id, Zone: inst.zone, State: inst.state(), Health: inst.health, Version: inst.template.number,
 			Type: inst.template.instanceType, Image: inst.template.image,
+			Launched: inst.launchedAt, Protected: inst.protected,
 		})
 	}
 	return out
@@ -224,6 +228,33 @@ func (s Lifecycle) ResendMessages(instanceID string) int {
 		sent += a.lifecycle.sendNotifications(act)
 	}
 	return sent
+}
+
+// Resize sets the bounds and the desired capacity of a group, as UpdateAutoScalingGroup does when it names all three.
+func (s AutoScaling) Resize(groupName string, least, most, desired int) error {
+	return s.asg.changeGroup(groupName, func(g *group) error {
+		if err := (&group{min: least, max: most, desired: desired}).checkSize(); err != nil {
+			return err
+		}
+		g.min, g.max = least, most
+		return s.asg.capacity.resize(g, desired)
+	})
+}
+
+// Launches are what the group would launch now, one for each of its overrides: Version, Type and Image are set.
+func (s AutoScaling) Launches(groupName string) (all []Instance) {
+	a := s.asg
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	g, err := a.group(groupName)
+	if err != nil {
+		return nil
+	}
+	for n := range g.source.overrides() {
+		v, _ := a.catalog.nextLaunch(g.source, n)
+		all = append(all, Instance{Version: v.number, Type: v.instanceType, Image: v.image})
+	}
+	return all
 }
 
 // SetDelays slows the engine down from now on.
