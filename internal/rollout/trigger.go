@@ -59,7 +59,7 @@ func (t *Trigger) Run(ctx context.Context) (report.Rollout, error) {
 	if !t.cfg.Wait && waves[0] != waves[len(waves)-1] {
 		return report.Rollout{}, errWaves
 	}
-	turns, gates := newTurns(t.cfg, s.groups), &gates{cfg: t.cfg}
+	turns, gates := newTurns(t.cfg, s.groups), newGates(t.cfg)
 	pause := newPause(t.cfg, len(s.groups))
 	return t.each(ctx, s.groups, func(ctx context.Context, p groupProgress, g refresh.Group) ending {
 		group := t.newGroup(p, g, s)
