@@ -204,13 +204,30 @@ func (s AutoScaling) list(groupName string) []Instance {
 	}
 	out := make([]Instance, 0, len(g.members))
 	for _, inst := range g.members {
-		out = append(out, Instance{
-			ID: inst.id, Zone: inst.zone, State: inst.state(), Health: inst.health, Version: inst.template.number,
-			Type: inst.template.instanceType, Image: inst.template.image,
-			Launched: inst.launchedAt, Protected: inst.protected,
-		})
+		out = append(out, inst.shown())
 	}
 	return out
+}
+
+// shown needs mu.
+func (i *instance) shown() Instance {
+	return Instance{
+		ID: i.id, Zone: i.zone, State: i.state(), Health: i.health, Version: i.template.number,
+		Type: i.template.instanceType, Image: i.template.image,
+		Launched: i.launchedAt, Protected: i.protected,
+	}
+}
+
+// Member is an instance with the name of its group, and false if it is in none.
+func (s AutoScaling) Member(instanceID string) (groupName string, found Instance, ok bool) {
+	a := s.asg
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	inst := a.instances[instanceID]
+	if inst == nil || inst.group == nil {
+		return "", Instance{}, false
+	}
+	return inst.groupName, inst.shown(), true
 }
 
 // ResendMessages sends another copy of the notifications of the instance's open actions, with their tokens,

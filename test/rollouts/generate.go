@@ -153,7 +153,7 @@ func (g *generator) group(name string) Group {
 	if one.Max == 0 {
 		one.Max = 1
 	}
-	if g.chance(3) {
+	if g.chance(3) && !g.spec.Options.NoWait {
 		one.Wave = oneOf(g, "1", "2", "3")
 	}
 	if g.spec.Options.Mode == refresh.ModeNodegroup {
@@ -223,6 +223,9 @@ func (g *generator) surroundings() {
 	}
 	if g.chance(7) {
 		s.Quirk = oneOf(g, ForeignVersion, LatestAsText, NoTemplate, AnyOrder, LaunchesFirst, UpperCase)
+		if s.Quirk == LaunchesFirst && !s.Options.Mode.InBatches() { // A refresh would never end.
+			s.Quirk = AnyOrder
+		}
 	}
 	if s.Options.Gate && g.chance(2) {
 		from := g.between(0, 20*time.Minute)

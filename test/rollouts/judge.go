@@ -17,6 +17,9 @@ import (
 // grace is how long a trigger may act on what it has read before somebody else changed the group, or AWS failed.
 const grace = 3 * time.Minute
 
+// mostViolations is after how many a simulation is cut short.
+const mostViolations = 10
+
 // Violation is something that must not happen in any rollout.
 type Violation struct {
 	Invariant string
@@ -48,6 +51,9 @@ func (j *judge) violate(invariant, text string, args ...any) {
 	v := Violation{invariant, time.Since(j.w.began), fmt.Sprintf(text, args...)}
 	j.violations = append(j.violations, v)
 	j.w.note("judge", "%s: %s", v.Invariant, v.Text)
+	if len(j.violations) == mostViolations {
+		j.w.stop()
+	}
 }
 
 // before sees a call before AWS does.
@@ -274,7 +280,7 @@ func (j *judge) capacity(p *process, c call) {
 	}
 	serving := 0
 	for _, i := range j.w.aws.Instances(g.asg) {
-		ready := !j.w.spec.Kubernetes
+		ready := !j.w.spec.Kubernetes || j.isOutdated(g, i) // An old one whose node is not Ready is replaced first.
 		if node, ok := j.w.nodes.of(i.ID); ok && node.Ready {
 			ready = true
 		}

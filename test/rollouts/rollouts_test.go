@@ -6,6 +6,8 @@ import (
 	"os"
 	"runtime/debug"
 	"testing"
+
+	"github.com/node-drainer/node-drainer/internal/report"
 )
 
 var (
@@ -26,15 +28,20 @@ func TestMain(m *testing.M) {
 
 // TestRollouts: no invariant is violated in generated rollouts. One that fails is made smaller.
 func TestRollouts(t *testing.T) {
+	outcomes := map[report.Outcome]int{}
 	for seed := *first; seed < *first+*seeds; seed += *step {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) { testRollout(t, seed) })
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { testRollout(t, seed, outcomes) })
 	}
+	t.Log("outcomes:", outcomes)
 }
 
-func testRollout(t *testing.T, seed uint64) {
+func testRollout(t *testing.T, seed uint64, outcomes map[report.Outcome]int) {
 	t.Helper()
 	spec := Generate(seed)
 	result := Simulate(t, spec)
+	for outcome, n := range result.Outcomes {
+		outcomes[outcome] += n
+	}
 	if *show {
 		t.Log(spec.String() + "\n" + result.Log())
 	}

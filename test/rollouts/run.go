@@ -13,7 +13,7 @@ import (
 
 const (
 	// longest is how long all processes may take, which wait for windows, gates and stalled rollouts.
-	longest = 72 * time.Hour
+	longest = 24 * time.Hour
 	// finals is how often the trigger is run at the end until nothing is left to do.
 	finals = 4
 )
@@ -35,11 +35,11 @@ func Simulate(t *testing.T, spec Spec) Result { return simulate(t, spec, mutant{
 func simulate(t *testing.T, spec Spec, m mutant) (result Result) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*longest)
+		ctx, cancel := context.WithTimeout(t.Context(), 4*longest)
 		defer cancel()
 		w, err := newWorld(ctx, spec)
 		if err == nil {
-			w.mutant = m
+			w.mutant, w.stop = m, cancel
 			w.runAll(ctx)
 		}
 		cancel()
@@ -78,7 +78,7 @@ func (w *world) finish(ctx context.Context, p *process) report.Rollout {
 	if err != nil {
 		w.judge.violate("simulated", "%v", err)
 	}
-	if limited.Err() != nil {
+	if limited.Err() != nil && ctx.Err() == nil {
 		w.judge.violate("rollouts end", "%s has not ended in %v", p.name, longest)
 	}
 	return ended
@@ -114,6 +114,9 @@ func (w *world) runFinals(ctx context.Context) {
 			break
 		}
 		w.finish(ctx, w.newProcess(fmt.Sprintf("resume-%d/1", n+1), Run{Command: Resume}))
+	}
+	if ctx.Err() != nil {
+		return
 	}
 	time.Sleep(grace) // until what is terminating is gone
 	for _, g := range ended.Groups {

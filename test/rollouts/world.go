@@ -34,6 +34,7 @@ type world struct {
 	groups []*group
 	began  time.Time
 	mutant mutant
+	stop   context.CancelFunc
 
 	mu      sync.Mutex
 	healed  bool // Nothing interferes any more.
@@ -86,6 +87,7 @@ func newWorld(ctx context.Context, spec Spec) (*world, error) {
 			return w, fmt.Errorf("group %s: %w", g.Name, err)
 		}
 	}
+	time.Sleep(spec.Visible)
 	w.began = time.Now()
 	return w, nil
 }
@@ -329,16 +331,13 @@ func (w *world) seeLaunches(g *group) {
 	}
 }
 
-// find finds an instance, which may have left its group.
+// find finds an instance of a group.
 func (w *world) find(id string) (*group, awsim.Instance) {
-	for _, g := range w.groups {
-		for _, i := range w.aws.Instances(g.asg) {
-			if i.ID == id {
-				return g, i
-			}
-		}
+	name, i, ok := w.aws.Member(id)
+	if !ok {
+		return nil, awsim.Instance{}
 	}
-	return nil, awsim.Instance{}
+	return w.named(name), i
 }
 
 // named returns the group of a name in AWS.
