@@ -19,6 +19,9 @@ func (j *judge) nothingLeft(g *group, outcome report.Outcome) {
 	}
 	reached := outcome == report.Done || outcome == report.Nothing
 	for _, t := range now.Tags {
+		if *t.Key == refresh.MaxTag && int(*now.DesiredCapacity) > g.most {
+			continue // The desired capacity needs the maximum.
+		}
 		if strings.HasPrefix(*t.Key, "node-drainer.io/") && !j.mayStay(*t.Key, *t.Value, reached) {
 			j.violate("nothing left", "%s has the tag %s=%s after %s", g.Name, *t.Key, *t.Value, outcome)
 		}
@@ -36,7 +39,7 @@ func (j *judge) nothingLeft(g *group, outcome report.Outcome) {
 		j.violate("others untouched", "the process %s of %s is not suspended any more", g.Suspended, g.Name)
 	}
 	for _, i := range now.Instances {
-		j.instanceRestored(g, i, reached)
+		j.instanceRestored(g, i, reached, now.Tags)
 	}
 }
 
@@ -45,6 +48,8 @@ func (j *judge) mayStay(key, value string, reached bool) bool {
 	switch {
 	case key == refresh.WaveTag:
 		return true
+	case key == refresh.FailedTag: // Only a watch, or a user, removes it.
+		return slices.ContainsFunc(j.w.spec.Runs, func(r Run) bool { return r.Command == Watch })
 	case strings.HasPrefix(key, refresh.StandbyTag):
 		then := j.w.spec.Options.Then
 		kept := then == refresh.ThenKeep || then == refresh.ThenStop
@@ -61,25 +66,25 @@ func (j *judge) sizeRestored(g *group, now types.AutoScalingGroup) {
 		j.violate("capacity restored", "%s has the desired capacity %d; others have asked for %d to %d", g.Name, desired,
 			g.low, g.high)
 	}
-	if most != g.most && !(g.maxes[most] && len(g.maxes) > 1) {
+	if most != g.most && desired <= g.most && (!g.maxes[most] || len(g.maxes) == 1) {
 		j.violate("capacity restored", "%s has the maximum size %d; others have set %d", g.Name, most, g.most)
 	}
 }
 
-func (j *judge) instanceRestored(g *group, i types.Instance, reached bool) {
+func (j *judge) instanceRestored(g *group, i types.Instance, reached bool, tags []types.TagDescription) {
 	id := *i.InstanceId
 	if *i.ProtectedFromScaleIn && !g.user[id] {
 		j.violate("nothing left", "%s of %s is protected from scale in", id, g.Name)
 	}
 	standby := i.LifecycleState == types.LifecycleStateStandby
-	kept := j.w.spec.Options.Then == refresh.ThenStop || j.w.spec.Options.Then == refresh.ThenKeep
-	if standby && !g.user[id] && reached && !kept {
-		j.violate("nothing left", "%s of %s is in Standby", id, g.Name)
+	listed := slices.ContainsFunc(tags, func(t types.TagDescription) bool {
+		return strings.HasPrefix(*t.Key, refresh.StandbyTag) && strings.Contains(*t.Value, id)
+	})
+	if standby && !g.user[id] && !listed {
+		j.violate("nothing left", "%s of %s is in Standby, and no tag lists it", id, g.Name)
 	}
-	if node, ok := j.w.nodes.of(id); ok && reached && !standby {
-		if node.Tainted || node.DrainRequested {
-			j.violate("nothing left", "the node of %s is tainted: %t; its drain is requested: %t", id, node.Tainted,
-				node.DrainRequested)
-		}
+	if node, ok := j.w.nodes.of(id); ok && reached && !standby && (node.Tainted || node.DrainRequested) {
+		j.violate("nothing left", "the node of %s is tainted: %t; its drain is requested: %t", id, node.Tainted,
+			node.DrainRequested)
 	}
 }

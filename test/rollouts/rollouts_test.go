@@ -48,4 +48,7 @@ func testRollout(t *testing.T, seed uint64, outcomes map[report.Outcome]int) {
 	for _, v := range result.Violations {
 		t.Errorf("seed %d: %v", seed, v)
 	}
+	if len(result.Violations) > 0 && *small {
+		t.Log("\n" + Reduce(t, spec, result.Violations[0].Invariant))
+	}
 }
