@@ -187,7 +187,7 @@ func TestGateOfAnotherGroup(t *testing.T) {
 		a, cfg := newFakeAWS(1), unhealthyDefaults()
 		cfg.Gate, cfg.GateTimeout = &fakeGate{fails: from(1)}, time.Minute
 		all := newProgress([]refresh.Group{a.group}, cfg.Mode, nil, nodeIndex{})
-		group := New(cfg, a, a, nil, nil).newGroup(groupProgress{all, 0}, a.group, refresh.Templates{})
+		group := New(cfg, a, a, nil, nil).newGroup(groupProgress{all, 0}, a.group, survey{})
 		g := newGates(cfg)
 		failed := make(chan error, 1)
 		go func() { failed <- g.await(t.Context(), group, atBatch) }()

@@ -23,6 +23,7 @@ type group struct {
 	seen     func(refresh.Group) // is given what is described
 	gates    *gates              // of a rollout; nil otherwise
 	newNodes *scaleDown          // of a rollout; nil otherwise
+	restored bool                // Tags were written again.
 	stale    bool                // The nodes were stale when the group was described last.
 
 	evictions *evictions // of a node group update that is followed; nil otherwise
@@ -52,7 +53,8 @@ func (g *group) read(ctx context.Context) (refresh.Group, error) {
 		return now, err
 	}
 	now, restored, err := g.records.Restore(ctx, now)
-	if len(restored) > 0 {
+	if len(restored) > 0 && !g.restored {
+		g.restored = true
 		g.progress.note(refresh.Warn, "written again, since somebody has removed them: the tags %s; infrastructure as code "+
 			"must ignore the tags whose keys begin with node-drainer.io/ (docs/trigger.md)", strings.Join(restored, ", "))
 	}

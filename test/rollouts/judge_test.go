@@ -142,7 +142,7 @@ func TestMutants(t *testing.T) {
 				s.Groups[0].Old, s.Groups[0].Size, s.Groups[0].Max = 6, 7, 12
 				s.Visible, s.Launch = 10*time.Second, 30*time.Second
 				s.Runs = []Run{{}, {At: time.Second}, {At: 3 * time.Second}}
-			}, "surge bounded",
+			}, "capacity restored",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

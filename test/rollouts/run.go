@@ -3,12 +3,14 @@ package rollouts
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/test/awsim"
 )
 
 const (
@@ -96,6 +98,16 @@ func (w *world) heal(ctx context.Context) {
 	time.Sleep(grace)
 }
 
+// isAnyNamedGone reports whether an instance that is named is in no group any more.
+func (w *world) isAnyNamedGone() bool {
+	return slices.ContainsFunc(w.groups, func(g *group) bool {
+		now := w.aws.Instances(g.asg)
+		return slices.ContainsFunc(g.only, func(id string) bool {
+			return !slices.ContainsFunc(now, func(i awsim.Instance) bool { return i.ID == id })
+		})
+	})
+}
+
 func (w *world) isHealed() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -110,7 +122,7 @@ func (w *world) runFinals(ctx context.Context) {
 		p := w.newProcess(fmt.Sprintf("final-%d/1", n+1), Run{})
 		p.final = true
 		ended = w.finish(ctx, p)
-		if report.Worst(ended.Groups).ExitCode() == 0 {
+		if report.Worst(ended.Groups).ExitCode() == 0 && len(ended.Groups) > 0 {
 			break
 		}
 		w.finish(ctx, w.newProcess(fmt.Sprintf("resume-%d/1", n+1), Run{Command: Resume}))
@@ -121,6 +133,12 @@ func (w *world) runFinals(ctx context.Context) {
 	time.Sleep(grace) // until what is terminating is gone
 	for _, g := range ended.Groups {
 		w.judge.nothingLeft(w.named(g.Name), g.Outcome)
+	}
+	if len(ended.Groups) == 0 && w.isAnyNamedGone() { // Then it is an error to name them.
+		for _, g := range w.groups {
+			w.judge.nothingLeft(g, report.Error)
+		}
+		return
 	}
 	if len(ended.Groups) != len(w.groups) {
 		w.judge.violate("rollouts end", "the last trigger has ended with %d groups of %d", len(ended.Groups), len(w.groups))

@@ -8,6 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/eks"
+	"github.com/aws/aws-sdk-go-v2/service/ssm"
 
 	"github.com/node-drainer/node-drainer/internal/rollout"
 	groups "github.com/node-drainer/node-drainer/pkg/autoscaling"
@@ -58,7 +59,7 @@ func (p *process) settings() (rollout.Config, rollout.Reader, rollout.Writer, ro
 			*instances.LaunchReader
 			*instances.SubnetReader
 		}{read.LaunchReader, instances.NewSubnetReader(machines)}
-		releases := nodegroup.NewReleases(cfg, instances.SystemsManager(machines.Options()))
+		releases := nodegroup.NewReleases(ssm.NewFromConfig(cfg))
 		r = nodegroupReader{read, nodegroup.NewReader(client, read, launches, releases, nodegroup.Request{Cluster: clusterName})}
 		w = nodegroupWriter{write, nodegroup.NewWriter(client)}
 	}

@@ -233,12 +233,12 @@ func (w *world) addHooks(ctx context.Context, g *group) error {
 }
 
 func (w *world) addHook(g *group, h Hook) error {
-	hook := awsim.Hook{Name: h.Name, HeartbeatTimeout: h.Takes, DefaultResult: "CONTINUE"}
+	hook := awsim.Hook{Name: h.Name, CompletedAfter: h.Takes, DefaultResult: "CONTINUE"}
 	if h.Launch {
 		hook.Transition = awsim.Launching
 	}
 	if h.Abandons {
-		hook.DefaultResult = "ABANDON"
+		hook.CompletedAfter, hook.HeartbeatTimeout, hook.DefaultResult = 0, h.Takes, "ABANDON"
 	}
 	return w.aws.PutHook(g.asg, hook)
 }
