@@ -118,7 +118,7 @@ func (s *settings) addWaitConflicts(c *conflicts) {
 		s.flagName("detailed-exitcode")+" is for plans only: add --plan, or leave it out")
 	for _, name := range []string{
 		"until", "timeout", "stall-timeout", "ready-timeout", "on-interrupt", "fail-fast", "suspend",
-		"gate-command", "gate-url",
+		"pause-autoscaler", "gate-command", "gate-url",
 	} {
 		source, given := s.given[name]
 		c.addIf(s.noWait && given, source+" has no effect with --no-wait: leave one of them out")

@@ -95,13 +95,16 @@ func shown(text string) string {
 	return ": " + text
 }
 
+// urlTimeout bounds one try of a URL: nodes disappear in a rollout, and connections to their pods hang.
+const urlTimeout = 10 * time.Second
+
 // get expects an answer with a status of success.
 func get(ctx context.Context, address string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return fmt.Errorf("gate URL: %w", err)
 	}
-	client := &http.Client{CheckRedirect: sameHost}
+	client := &http.Client{CheckRedirect: sameHost, Timeout: urlTimeout}
 	answer, err := client.Do(request)
 	if err != nil {
 		return fmt.Errorf("gate URL: %w", err)

@@ -113,6 +113,7 @@ const (
 	Detached    Outcome = "left"    // The refresh continues; the trigger does not wait for it.
 	Refused     Outcome = "refused" // By the preflight; nothing was changed.
 	Failed      Outcome = "failed"  // Failed or cancelled.
+	Gated       Outcome = "gated"   // A gate did not pass.
 	RolledBack  Outcome = "rolled-back"
 	Ineffective Outcome = "ineffective" // What the group launches for the target is outdated, too.
 	TimedOut    Outcome = "timed-out"

@@ -36,7 +36,8 @@ func TestExitCodes(t *testing.T) {
        refused: the preflight refused the rollout; nothing was changed
        error: AWS or Kubernetes refused a call, or a flag is wrong
     2  plan with --detailed-exitcode: there are outdated instances, and a run would replace them
-    3  failed: the refresh failed or was cancelled, a node was not ready in time, or a gate did not pass
+    3  gated: a gate did not pass; nothing further is replaced until the trigger is run again
+       failed: the refresh failed or was cancelled, or a node was not ready in time
     4  rolled-back: the refresh was rolled back
     5  stalled: no progress for the time of --stall-timeout
        timed-out: timed out (--timeout)

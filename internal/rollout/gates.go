@@ -97,7 +97,7 @@ func (g *gates) await(ctx context.Context, group *group, phase string) error {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			g.fail(&endError{report.Failed, fmt.Sprintf("the gate did not pass (%s of %s) in %v (--gate-timeout): %v; "+
+			g.fail(&endError{report.Gated, fmt.Sprintf("the gate did not pass (%s of %s) in %v (--gate-timeout): %v; "+
 				"nothing further is replaced: fix the cause, then run the same command again to continue",
 				phase, group.name, g.cfg.GateTimeout, err)})
 		}

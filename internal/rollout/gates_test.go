@@ -48,11 +48,11 @@ func TestGate(t *testing.T) {
 			points: "batch 0/3, batch 1/3, batch 2/3",
 		},
 		"fails before the first batch": {
-			mode: refresh.ModeUnhealthy, fails: from(1), want: report.Failed, points: "batch 0/3",
+			mode: refresh.ModeUnhealthy, fails: from(1), want: report.Gated, points: "batch 0/3",
 			words: []string{fmt.Sprintf(failed, "batch"), "nothing further is replaced"},
 		},
 		"fails before the second batch": {
-			mode: refresh.ModeUnhealthy, fails: from(2), want: report.Failed, calls: "Mark i-1", points: "batch 0/3, batch 1/3",
+			mode: refresh.ModeUnhealthy, fails: from(2), want: report.Gated, calls: "Mark i-1", points: "batch 0/3, batch 1/3",
 		},
 		"passes at last": {
 			mode: refresh.ModeUnhealthy, fails: func(try int) bool { return try > 1 && try < 8 }, want: report.Done,
@@ -64,14 +64,14 @@ func TestGate(t *testing.T) {
 		"before a refresh, and at its checkpoints": {
 			want: report.Done, calls: "Start", points: "start 0/3, checkpoint 1/3, checkpoint 2/3",
 		},
-		"fails before a refresh": {fails: from(1), want: report.Failed, words: []string{"start of workers"}, points: "start 0/3"},
+		"fails before a refresh": {fails: from(1), want: report.Gated, words: []string{"start of workers"}, points: "start 0/3"},
 		"fails at a checkpoint": {
-			fails: from(3), want: report.Failed, calls: "Start Suspend InstanceRefresh",
+			fails: from(3), want: report.Gated, calls: "Start Suspend InstanceRefresh",
 			words:  []string{fmt.Sprintf(failed, "checkpoint"), "r-1 is paused until then", "trigger resume"},
 			points: "start 0/3, checkpoint 1/3, checkpoint 2/3",
 		},
 		"fails at a checkpoint, and interrupts cancel": {
-			change: func(c *Config) { c.OnInterrupt = Cancel }, fails: from(2), want: report.Failed, calls: "Start Cancel",
+			change: func(c *Config) { c.OnInterrupt = Cancel }, fails: from(2), want: report.Gated, calls: "Start Cancel",
 			words: []string{"r-1 is cancelled"}, points: "start 0/3, checkpoint 1/3",
 		},
 	} {
@@ -148,8 +148,8 @@ func TestGateIsTriedAgain(t *testing.T) {
 				cfg.Surge = nil
 			}
 			cfg.Mode, cfg.Gate, cfg.GateTimeout, cfg.Timeout = tt.mode, g, time.Minute, time.Hour
-			expect(t, runGroup(t.Context(), t, cfg, a, nil), report.Failed)
-			expect(t, runGroup(t.Context(), t, cfg, a, nil), report.Failed) // It has not passed yet.
+			expect(t, runGroup(t.Context(), t, cfg, a, nil), report.Gated)
+			expect(t, runGroup(t.Context(), t, cfg, a, nil), report.Gated) // It has not passed yet.
 			a.calls = append(a.calls, "|")
 			g.fails = nil
 			tries := len(g.points)
@@ -171,7 +171,7 @@ func TestGateOfSeveralGroups(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		expect(t, r.Groups[0], report.Failed)
+		expect(t, r.Groups[0], report.Gated)
 		expect(t, r.Groups[1], report.Skipped, "the gate did not pass")
 		expect(t, r.Groups[2], report.Skipped, "the gate did not pass")
 		if calls := strings.Join(a.calls, " "); strings.Count(calls, "Suspend") != 1 {

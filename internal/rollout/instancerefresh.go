@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/internal/text"
@@ -37,6 +38,9 @@ func (r *instanceRefresh) attach(ctx context.Context, active *refresh.Refresh) (
 	switch g := r.group; {
 	case active == nil:
 		return r.attachToEnded(ctx)
+	case g.cfg.OnConflict == Attach && active.IsEnding():
+		return false, &endError{report.Conflict, describeActive(*active) + ": run the same command again when that has " +
+			"ended, or wait for it (--on-conflict wait)"}
 	case g.cfg.OnConflict == Attach && !active.HasTarget(g.state.target):
 		return false, &endError{report.Conflict, describeActive(*active) + ", with another target: wait for it " +
 			"(--on-conflict wait) or cancel it (--on-conflict cancel)"}
@@ -51,13 +55,12 @@ func (r *instanceRefresh) attach(ctx context.Context, active *refresh.Refresh) (
 	return false, nil
 }
 
-// attachNow is attach to what is under way now.
-func attachNow(ctx context.Context, r *instanceRefresh) (attached bool, err error) {
-	active, err := r.group.planner.activeRefresh(ctx, r.group.name)
-	if err != nil {
-		return false, err
-	}
-	return r.attach(ctx, active)
+// isOwn reports whether the refresh is the one that this run has asked for then, and that AWS has not confirmed: it has
+// the same target and preferences, and was started since, by a clock that may differ.
+func (r *instanceRefresh) isOwn(active refresh.Refresh, sent time.Time) bool {
+	s := r.group.state
+	same := active.Update != nil || len(active.Preferences.DifferencesFrom(s.policy.preferences(s.group))) == 0
+	return same && active.HasTarget(s.target) && !active.Started.Before(sent.Add(-time.Minute))
 }
 
 // settle cancels a refresh that is under way, or waits for its end. It returns when that has ended.
@@ -209,6 +212,7 @@ func (r *instanceRefresh) start(ctx context.Context) error {
 func startRefresh(ctx context.Context, r *instanceRefresh) error {
 	g := r.group
 	for attempt := 1; g.state.isDue(); attempt++ {
+		sent := time.Now()
 		id, err := r.send(ctx)
 		switch {
 		case err == nil:
@@ -224,7 +228,16 @@ func startRefresh(ctx context.Context, r *instanceRefresh) error {
 		if err := g.resolve(ctx); err != nil {
 			return err
 		}
-		if attached, err := attachNow(ctx, r); attached || err != nil {
+		active, err := g.planner.activeRefresh(ctx, g.name)
+		if err == nil && active != nil && r.isOwn(*active, sent) {
+			r.setID(active.ID)
+			g.progress.note(refresh.OK, "%s: this run has started it, and the answer of AWS was lost", describeActive(*active))
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if attached, err := r.attach(ctx, active); attached || err != nil {
 			return err
 		}
 		if _, err := r.settle(ctx); err != nil {
@@ -256,7 +269,7 @@ func (r *instanceRefresh) follow(ctx context.Context) error {
 	f, err := watchRefresh(ctx, r.group, r.id, ready, points)
 	switch {
 	case points.failed:
-		return &endError{report.Failed, err.Error() + "; " + stopAtGate(ctx, r)}
+		return &endError{report.Gated, err.Error() + "; " + stopAtGate(ctx, r)}
 	case err != nil:
 		return err
 	case f.Active():

@@ -82,6 +82,25 @@ func TestRefresh(t *testing.T) {
 			},
 			want: report.Done, calls: "Start",
 		},
+		"the answer of the start was lost, and another one would be a conflict": {
+			change: func(c *Config) { c.OnConflict = Fail },
+			before: func(a *fakeAWS) { a.errs["Start"] = []error{refresh.ErrInProgress} },
+			script: func(a *fakeAWS, reads int) {
+				if reads == 2 { // after the active refresh was read
+					a.begin("r-9", &refresh.Source{Template: template("2")})
+					a.refreshes[0].Started, a.refreshes[0].Preferences = time.Now(), requested()
+				}
+				succeedAt(3)(a, reads)
+			},
+			want: report.Done, calls: "Start",
+		},
+		"another one is being cancelled": {
+			before: func(a *fakeAWS) {
+				a.begin("r-9", &refresh.Source{Template: template("2")})
+				a.status(refresh.StatusCancelling, "")
+			},
+			want: report.Conflict, words: []string{"Cancelling", "when that has ended"},
+		},
 		"AWS does not answer for a while": {
 			before: func(a *fakeAWS) { a.errs["Group"] = []error{nil, nil, broken, broken, broken, broken} },
 			script: succeedAt(8), want: report.Done, calls: "Start",
@@ -232,4 +251,13 @@ func TestAttachedRefreshIsChecked(t *testing.T) {
 		}
 		a.expectCalls(t, "")
 	})
+}
+
+// requested are the preferences of the refresh that a run with the defaults starts in a group of three.
+func requested() refresh.Preferences {
+	cfg := defaults()
+	p := cfg.Preferences
+	least, most := refresh.Percentages(3, *cfg.Surge, cfg.Strategy)
+	p.MinHealthy, p.MaxHealthy = &least, &most
+	return p
 }

@@ -275,7 +275,7 @@ func (r *rollout) leavesToAWS(end ending) bool {
 		report.Detached, report.TimedOut, report.Stalled, report.Error, report.Skipped,
 	}
 	if r.group.cfg.OnInterrupt == Detach {
-		continues = append(continues, report.Interrupted)
+		continues = append(continues, report.Interrupted, report.Gated)
 	}
 	return slices.Contains(continues, end.outcome)
 }

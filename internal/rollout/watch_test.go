@@ -66,6 +66,7 @@ func TestWhatIsNotTriedAgain(t *testing.T) {
 			a.group.Tags = map[string]string{refresh.FailedTag: "lt-1/2 failed"}
 			a.replaceAll("2")
 		}, "RemoveFailed"},
+		"a gate that does not pass says not now, and not never": {func(a *fakeAWS) { a.errs["Gate"] = []error{nil} }, ""},
 		"the watch was restarted": {func(a *fakeAWS) {
 			a.group.Tags = map[string]string{refresh.FailedTag: "lt-1/2 failed"}
 		}, ""},
@@ -75,6 +76,9 @@ func TestWhatIsNotTriedAgain(t *testing.T) {
 			tt.prepare(a)
 			cfg, out := defaults(), &strings.Builder{}
 			cfg.Pin = refresh.PinNever
+			if len(a.errs["Gate"]) > 0 {
+				cfg.Gate, cfg.GateTimeout = &fakeGate{fails: from(1)}, time.Minute
+			}
 			w := newWatcher(cfg, a, out)
 			for range 2 {
 				if err := w.round(t.Context()); err != nil {

@@ -118,9 +118,14 @@ const (
 	StatusBaking             = "Baking"
 )
 
+// IsEnding reports whether the refresh is active, and is being cancelled or rolled back.
+func (r Refresh) IsEnding() bool {
+	return r.Status == StatusCancelling || r.Status == StatusRollbackInProgress
+}
+
 // HasTarget reports whether the refresh is active and replaces instances as a refresh to the target would.
 func (r Refresh) HasTarget(t Target) bool {
-	return r.Active() && r.Status != StatusCancelling && r.Status != StatusRollbackInProgress && r.StartedFor(t)
+	return r.Active() && !r.IsEnding() && r.StartedFor(t)
 }
 
 // StartedFor reports whether the refresh, active or not, was started for the target. One without a desired

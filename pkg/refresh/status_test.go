@@ -28,7 +28,7 @@ func TestHasTarget(t *testing.T) {
 		{"to no version, which is $Default", &Source{Template: node("")}, StatusInProgress, target("$Default"), true},
 		{"to the group", nil, StatusInProgress, target(""), true},
 		{"to the group, where another version was requested", nil, StatusInProgress, target("5"), false},
-		{"to the group, which is what was requested", nil, StatusPending, target("7"), true},
+		{"to the group, where the number was requested that $Latest is: it may change", nil, StatusPending, target("7"), false},
 		{"baking", &Source{Template: node("7")}, StatusBaking, target(""), true},
 		{"cancelling", &Source{Template: node("7")}, StatusCancelling, target(""), false},
 		{"rolling back", &Source{Template: node("7")}, StatusRollbackInProgress, target(""), false},

@@ -40,7 +40,7 @@ type Target struct {
 	Newer string // That the template has a newer version than the group's number, and what to do; else empty.
 
 	AsWritten        Source // The same with $Latest and $Default as they were written.
-	FromGroup        bool   // It is the group's own source: no other version was requested.
+	FromGroup        bool   // It is the group's own source: no other version was requested, nor a number in place of $Latest.
 	ImageIsParameter bool   // An AMI of it is a Systems Manager parameter, which may change.
 
 	Nodes *NodeVersion // Of ModeNodegroup: what the nodes are to have; else nil.
@@ -74,8 +74,13 @@ func (t Templates) Resolve(g Group, version string) Target {
 	if version == "" && written.Template != nil {
 		target.Newer = t.newer(*target.Source.Template, *written.Template)
 	}
-	target.FromGroup = version == "" || target.Source.same(t.Resolve(g, "").Source)
+	target.FromGroup = version == "" || target.Source.same(t.Resolve(g, "").Source) && !isNumberFor(version, g.Source)
 	return target
+}
+
+// isNumberFor reports whether a number is requested of a group that follows $Latest or $Default, which may change.
+func isNumberFor(version string, s Source) bool {
+	return (Template{Version: version}).number() > 0 && s.isUnpinned()
 }
 
 // newer says that the template has a newer version than the number that was written.
