@@ -67,7 +67,9 @@ func newComponents(
 	}
 	// A dry run changes nothing, so several replicas may work at once.
 	cfg.Leader.Election = cfg.Leader.Election && !cfg.DryRun
-	elector, err := lead.New(client, cfg.Leader.In(cfg.PodNamespace), cfg.PodName, o)
+	elector, err := lead.New(client, cfg.Leader.In(cfg.PodNamespace), cfg.PodName, &lead.Mark{
+		Cluster: cfg.ClusterName, Queue: cfg.Queue.URL, Hooks: cfg.Hook.Names,
+	}, o)
 	if err != nil {
 		return components{}, err
 	}

@@ -216,6 +216,7 @@ func (e *executor) watch(
 		return nil, nil, nil, err
 	}
 	view = cluster.New(client)
+	view.Namespace = e.podNamespace()
 	// An interrupt does not stop it, because the cleanup after that reads it too.
 	watching, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	failed := make(chan error, 1)

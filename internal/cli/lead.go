@@ -77,7 +77,7 @@ func (w *watchProcess) join(ctx context.Context) (err error) {
 		LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
 	}
 	w.events = node.NewEvents(ctx, w.clients.kubernetes, "node-drainer-watch")
-	w.elector, err = lead.New(w.clients.kubernetes, w.lease, w.environ["POD_NAME"], w)
+	w.elector, err = lead.New(w.clients.kubernetes, w.lease, w.environ["POD_NAME"], nil, w)
 	return err
 }
 

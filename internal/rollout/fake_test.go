@@ -14,6 +14,7 @@ import (
 
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/pkg/cluster"
+	"github.com/node-drainer/node-drainer/pkg/lead"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -302,6 +303,15 @@ func (a fakeWrites) Release(ctx context.Context, g refresh.Group, _ ...string) (
 	return ours, err
 }
 
+func (n *fakeCluster) Agents(context.Context) ([]lead.Agent, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.agents == nil {
+		return nil, errors.New("forbidden")
+	}
+	return n.agents, nil
+}
+
 // fakeCluster has a Node for every instance, unless it is empty.
 type fakeCluster struct {
 	mu      sync.Mutex
@@ -312,6 +322,7 @@ type fakeCluster struct {
 	stale   error
 	blocked map[string]cluster.Load // by the names of nodes
 	drained map[string]cluster.Drain
+	agents  []lead.Agent // nil is forbidden.
 }
 
 func (n *fakeCluster) Stale() error {

@@ -12,6 +12,7 @@ import (
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/internal/text"
 	"github.com/node-drainer/node-drainer/pkg/cluster"
+	"github.com/node-drainer/node-drainer/pkg/lead"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -46,6 +47,8 @@ type Cluster interface {
 	Node(instanceID string) (cluster.Node, bool)
 	Loads(ctx context.Context, nodes []string) (map[string]cluster.Load, error)
 	SinglePods(ctx context.Context, loads map[string]cluster.Load) ([]string, error)
+	// Agents returns the agents whose Leases can be listed.
+	Agents(ctx context.Context) ([]lead.Agent, error)
 	// Stale returns why Node may return what is not so any more, or nil.
 	Stale() error
 }
@@ -190,6 +193,8 @@ func (p *Planner) facts(
 	if p.policy.nodes.cluster == nil {
 		return f, nil
 	}
+	agents, err := p.policy.nodes.cluster.Agents(ctx)
+	f.Agents = agentFacts(agents, err, g, hooks, time.Now())
 	f.Cluster, f.LongestGrace = p.clusterFacts(g, a, loads)
 	if g.Nodegroup != nil {
 		f.Cluster.Single, f.Cluster.SingleUnknown = p.policy.nodes.cluster.SinglePods(ctx, p.loadsOf(g, loads))

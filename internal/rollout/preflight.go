@@ -38,9 +38,8 @@ func (p *preflight) facts(ctx context.Context, a assessment, active *refresh.Ref
 		g.progress.note(refresh.Warn, "the pods on the group's nodes cannot be listed: %v", err)
 	}
 	facts, err := g.planner.facts(ctx, g.state.group, a, loads, active)
-	launching := func(h refresh.Hook) bool { return !h.Terminating }
 	g.state.drains.hooks = facts.Hooks
-	g.state.noLaunchHook = err == nil && !slices.ContainsFunc(facts.Hooks, launching)
+	g.state.noLaunchHook = err == nil && !facts.LaunchHook()
 	return facts, err
 }
 

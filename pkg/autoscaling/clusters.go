@@ -3,13 +3,13 @@ package autoscaling
 import (
 	"context"
 	"slices"
-	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	sdk "github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 
 	"github.com/node-drainer/node-drainer/internal/cloud"
+	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
 // Clusters returns the names of the Kubernetes clusters that the group's tags name, sorted. There is none if
@@ -21,7 +21,7 @@ func (g *Groups) Clusters(ctx context.Context, group string) ([]string, error) {
 func (g *Groups) readClusters(ctx context.Context, group string) ([]string, error) {
 	var names []string
 	err := eachTag(ctx, g.api, group, func(key, value string) {
-		if name := clusterOf(key, value); name != "" {
+		if name := refresh.ClusterOf(key, value); name != "" {
 			names = append(names, name)
 		}
 	})
@@ -44,25 +44,7 @@ func eachTag(
 	})
 }
 
-// clusterOf returns the cluster that a tag of an Auto Scaling group names, by the conventions of Amazon EKS,
-// the AWS cloud provider and the cluster autoscaler. The cluster autoscaler ignores the tag's value; its
-// other tags, which describe the group's nodes, have a path where the name would be.
-func clusterOf(key, value string) string {
-	if key == "eks:cluster-name" || key == "aws:eks:cluster-name" {
-		return value
-	}
-	name, ok := strings.CutPrefix(key, "kubernetes.io/cluster/")
-	if ok && (value == "owned" || value == "shared") {
-		return name
-	}
-	name, ok = strings.CutPrefix(key, "k8s.io/cluster-autoscaler/")
-	if !ok || name == "enabled" || strings.Contains(name, "/") {
-		return ""
-	}
-	return name
-}
-
-// clusterFilters select the groups of which clusterOf returns the cluster. AWS joins the filters of one call
+// clusterFilters select the groups of which ClusterOf returns the cluster. AWS joins the filters of one call
 // by AND, so each has a call of its own.
 func clusterFilters(cluster string) []types.Filter {
 	return []types.Filter{

@@ -143,6 +143,7 @@ func toHook(h types.LifecycleHook) refresh.Hook {
 	return refresh.Hook{
 		Name:             aws.ToString(h.LifecycleHookName),
 		Terminating:      aws.ToString(h.LifecycleTransition) == string(Terminating),
+		Target:           aws.ToString(h.NotificationTargetARN),
 		HeartbeatTimeout: timingOf(h).Heartbeat,
 		GlobalTimeout:    timingOf(h).Global,
 	}

@@ -12,6 +12,8 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	"golang.org/x/time/rate"
+
+	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
 // hooksInterval is the time between two DescribeLifecycleHooks of an Inspector, which describes one group only.
@@ -126,7 +128,7 @@ func toInspected(g types.AutoScalingGroup) InspectedGroup {
 	for _, t := range g.Tags {
 		key, value := aws.ToString(t.Key), aws.ToString(t.Value)
 		out.Tags[key] = value
-		if name := clusterOf(key, value); name != "" {
+		if name := refresh.ClusterOf(key, value); name != "" {
 			out.Clusters = append(out.Clusters, name)
 		}
 	}

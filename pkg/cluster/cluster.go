@@ -66,6 +66,8 @@ type BlockedPod struct {
 
 // View is a cache of the nodes that a watch keeps up to date. Make it with New, and Run it.
 type View struct {
+	Namespace string // In which the process runs; empty where that is no pod. It is set before Run.
+
 	client   kubernetes.Interface
 	informer cache.SharedIndexInformer
 	synced   chan struct{} // Closed when the Nodes have been listed.

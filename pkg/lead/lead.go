@@ -55,8 +55,8 @@ type term struct {
 }
 
 // New returns an Elector of the Lease that cfg names. The Lease names this process by name, or by the host's
-// name if that is empty.
-func New(client kubernetes.Interface, cfg Config, name string, observer Observer) (*Elector, error) {
+// name if that is empty. The Lease of an agent has a mark; nil is of another process.
+func New(client kubernetes.Interface, cfg Config, name string, m *Mark, observer Observer) (*Elector, error) {
 	var err error
 	if name == "" {
 		if name, err = os.Hostname(); err != nil {
@@ -65,7 +65,7 @@ func New(client kubernetes.Interface, cfg Config, name string, observer Observer
 	}
 	return newElector(&resourcelock.LeaseLock{
 		LeaseMeta: metav1.ObjectMeta{Namespace: cfg.Namespace, Name: cfg.LeaseName},
-		Client:    client.CoordinationV1(),
+		Client:    marked{client.CoordinationV1(), m},
 		// A restarted process gets another identity: work of the previous one may still be running.
 		LockConfig: resourcelock.ResourceLockConfig{Identity: name + "_" + rand.Text()[:8]},
 	}, cfg, observer), nil

@@ -16,8 +16,8 @@ func TestIdentity(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, prefix := range map[string]string{"agent-1": "agent-1_", "": host + "_"} {
-		first, err1 := New(fake.NewClientset(), settings(), name, nil)
-		second, err2 := New(fake.NewClientset(), settings(), name, nil)
+		first, err1 := New(fake.NewClientset(), settings(), name, nil, nil)
+		second, err2 := New(fake.NewClientset(), settings(), name, nil, nil)
 		if err := errors.Join(err1, err2); err != nil {
 			t.Fatal(err)
 		}

@@ -102,18 +102,6 @@ func checkActiveRefresh(_ Group, f Facts) (Level, string) {
 	}
 }
 
-func checkTerminatingHook(_ Group, f Facts) (Level, string) {
-	if h := longestHook(f.Hooks); h.Terminating {
-		return OK, fmt.Sprintf("the terminating hook %s waits until nodes are drained", h.Name)
-	}
-	if f.Mode == ModeStandby && (f.Then == ThenStop || f.Then == ThenKeep) {
-		return Warn, fmt.Sprintf("the group has no terminating hook: --then %s terminates nothing, but trigger rollback "+
-			"would terminate new instances with their pods on them", f.Then)
-	}
-	return Refuse, "the group has no terminating hook: instances would be terminated with their pods on them; add " +
-		"one for autoscaling:EC2_INSTANCE_TERMINATING"
-}
-
 // longestHook is the terminating hook that can hold an instance for the longest time, or zero.
 func longestHook(hooks []Hook) (longest Hook) {
 	for _, h := range hooks {
@@ -132,7 +120,7 @@ const shortHold = time.Hour
 const drainTimeout = time.Hour
 
 func checkHookTimeout(_ Group, f Facts) (Level, string) {
-	h := longestHook(f.Hooks)
+	h := longestHook(f.ownHooks())
 	holds := fmt.Sprintf("the terminating hook %s holds an instance for at most %s", h.Name, h.GlobalTimeout)
 	raise := func(d time.Duration) string {
 		beat := (min(d, maxGlobalTimeout) + heartbeatsPerTimeout - 1) / heartbeatsPerTimeout

@@ -176,7 +176,7 @@ func checkWarmup(g Group, f Facts) (Level, string) {
 		warmup = *f.Preferences.Warmup
 	}
 	switch {
-	case slices.ContainsFunc(f.Hooks, func(h Hook) bool { return !h.Terminating }):
+	case f.LaunchHook():
 		return OK, "a launch hook keeps new instances out of service until their nodes are ready"
 	case warmup > 0:
 		return OK, fmt.Sprintf("new instances have %s to warm up", warmup)

@@ -149,6 +149,7 @@ const enteringStandby = "EnteringStandby"
 type Hook struct {
 	Name             string
 	Terminating      bool          // Else of a launch.
+	Target           string        // The ARN of what it notifies; empty where EventBridge delivers.
 	HeartbeatTimeout time.Duration // For how long it holds an instance without a heartbeat.
 	GlobalTimeout    time.Duration // The longest that it can hold an instance.
 }

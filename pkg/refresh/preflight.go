@@ -59,8 +59,9 @@ type Facts struct {
 	Outdated     int
 	Target       Target
 	Hooks        []Hook
-	Active       *Refresh // The active refresh, or nil.
-	Waves        bool     // Groups are replaced in the order of their waves.
+	Agents       *AgentFacts // nil without Kubernetes.
+	Active       *Refresh    // The active refresh, or nil.
+	Waves        bool        // Groups are replaced in the order of their waves.
 	AllowManaged bool
 	Self         string        // The instance that the trigger itself runs on, or empty.
 	Cluster      *ClusterFacts // nil without Kubernetes.
@@ -156,7 +157,7 @@ func checks() []check {
 		{"zonal-shift", warnZonalShift, func(g Group, f Facts) bool { return inUnhealthy(g, f) && g.IgnoresImpaired }},
 		{name: CheckActive, find: checkActiveRefresh},
 		{name: "no-terminating-hook", find: checkTerminatingHook},
-		{"hook-timeout", checkHookTimeout, func(_ Group, f Facts) bool { return longestHook(f.Hooks).Terminating }},
+		{"hook-timeout", checkHookTimeout, func(_ Group, f Facts) bool { return longestHook(f.ownHooks()).Terminating }},
 		{"maintenance-policy", checkMaintenancePolicy, inUnhealthy},
 		{"standby-tags", checkStandbyRoom, inStandby},
 		{"rebalance", checkRebalance, inStandby},

@@ -14,17 +14,47 @@ type Selection struct {
 	Tags    map[string]string // Key and value; an empty value stands for any.
 }
 
-// Tag keys that name the cluster, two of them at their end.
+// Tag keys that name the cluster, two of them at their end, and two by their value.
 const (
 	ownerPrefix      = "kubernetes.io/cluster/"
 	autoscalerPrefix = "k8s.io/cluster-autoscaler/"
 	tagCluster       = "eks:cluster-name"
+	tagClusterAWS    = "aws:eks:cluster-name"
 )
 
-// ClusterTags are the keys of the tags by which a group belongs to the cluster. That of EKS has the cluster's
-// name as its value.
+// ClusterOf returns the cluster that a tag of an Auto Scaling group names, by the conventions of Amazon EKS,
+// the AWS cloud provider and the cluster autoscaler. The cluster autoscaler ignores the tag's value; its
+// other tags, which describe the group's nodes, have a path where the name would be.
+func ClusterOf(key, value string) string {
+	if key == tagCluster || key == tagClusterAWS {
+		return value
+	}
+	name, ok := strings.CutPrefix(key, ownerPrefix)
+	if ok && (value == "owned" || value == "shared") {
+		return name
+	}
+	name, ok = strings.CutPrefix(key, autoscalerPrefix)
+	if !ok || name == "enabled" || strings.Contains(name, "/") {
+		return ""
+	}
+	return name
+}
+
+// ClustersOf are the clusters that the tags name, sorted.
+func ClustersOf(tags map[string]string) (names []string) {
+	for key, value := range tags {
+		if name := ClusterOf(key, value); name != "" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// ClusterTags are the keys of the tags by which a group belongs to the cluster. Those of EKS have the cluster's
+// name as their value.
 func ClusterTags(cluster string) []string {
-	return []string{ownerPrefix + cluster, autoscalerPrefix + cluster, tagCluster}
+	return []string{ownerPrefix + cluster, autoscalerPrefix + cluster, tagCluster, tagClusterAWS}
 }
 
 // Empty reports whether the selection names nothing, and so would be every group of the account.
@@ -37,9 +67,7 @@ func (s Selection) Contains(g Group) bool {
 			return false
 		}
 	}
-	_, owned := g.Tags[ownerPrefix+s.Cluster]
-	_, scaled := g.Tags[autoscalerPrefix+s.Cluster]
-	return s.Cluster == "" || owned || scaled || g.Tags[tagCluster] == s.Cluster
+	return s.Cluster == "" || slices.Contains(ClustersOf(g.Tags), s.Cluster)
 }
 
 // String describes the selection.

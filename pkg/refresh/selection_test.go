@@ -40,3 +40,24 @@ func TestSelection(t *testing.T) {
 		}
 	}
 }
+
+func TestClusterOf(t *testing.T) {
+	for _, tt := range []struct{ name, key, value, want string }{
+		{"owned by a cluster", "kubernetes.io/cluster/blue", "owned", "blue"},
+		{"shared by clusters", "kubernetes.io/cluster/blue", "shared", "blue"},
+		{"no longer owned", "kubernetes.io/cluster/blue", "", ""},
+		{"an Amazon EKS node group", "eks:cluster-name", "blue", "blue"},
+		{"as EC2 copies it", "aws:eks:cluster-name", "blue", "blue"},
+		{"found by the cluster autoscaler", "k8s.io/cluster-autoscaler/blue", "owned", "blue"},
+		{"found by the cluster autoscaler, which ignores the value", "k8s.io/cluster-autoscaler/blue", "true", "blue"},
+		{"the cluster autoscaler is enabled", "k8s.io/cluster-autoscaler/enabled", "owned", ""},
+		{"a label of its nodes", "k8s.io/cluster-autoscaler/node-template/label/disk", "shared", ""},
+		{"no name", "kubernetes.io/cluster/", "owned", ""},
+		{"another tag", "team", "owned", ""},
+		{"nothing", "", "", ""},
+	} {
+		if got := ClusterOf(tt.key, tt.value); got != tt.want {
+			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}

@@ -2,11 +2,13 @@ package rollouts
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/node-drainer/node-drainer/pkg/cluster"
+	"github.com/node-drainer/node-drainer/pkg/lead"
 	"github.com/node-drainer/node-drainer/test/awsim"
 )
 
@@ -67,7 +69,12 @@ func (view) Loads(context.Context, []string) (map[string]cluster.Load, error) { 
 
 func (view) SinglePods(context.Context, map[string]cluster.Load) ([]string, error) { return nil, nil }
 
+// errLeases is why no agent is known.
+var errLeases = errors.New("the Leases may not be listed")
+
 func (view) Stale() error { return nil }
+
+func (view) Agents(context.Context) ([]lead.Agent, error) { return nil, errLeases }
 
 // nodeWriter is how a process changes nodes.
 type nodeWriter struct{ p *process }

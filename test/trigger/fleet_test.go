@@ -23,6 +23,7 @@ import (
 	groups "github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/cluster"
 	instances "github.com/node-drainer/node-drainer/pkg/ec2"
+	"github.com/node-drainer/node-drainer/pkg/lead"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 	"github.com/node-drainer/node-drainer/test/awsim"
 )
@@ -220,6 +221,8 @@ func (*fleet) SinglePods(context.Context, map[string]cluster.Load) ([]string, er
 }
 
 func (f *fleet) Stale() error { return nil }
+
+func (*fleet) Agents(context.Context) ([]lead.Agent, error) { return nil, errLeases }
 
 // Taint taints the node of an instance, which has its name.
 func (c *client) Taint(_ context.Context, n cluster.Node, _ cluster.Effect) error {

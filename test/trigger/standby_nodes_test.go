@@ -2,12 +2,14 @@ package trigger
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/internal/rollout"
 	"github.com/node-drainer/node-drainer/pkg/cluster"
+	"github.com/node-drainer/node-drainer/pkg/lead"
 )
 
 // drainedNodes plays a cluster with a Node for each instance, and an agent that drains in a while those that it is asked
@@ -39,7 +41,12 @@ func (*drainedNodes) SinglePods(context.Context, map[string]cluster.Load) ([]str
 	return nil, nil
 }
 
+// errLeases is why no agent is known.
+var errLeases = errors.New("the Leases may not be listed")
+
 func (*drainedNodes) Stale() error { return nil }
+
+func (*drainedNodes) Agents(context.Context) ([]lead.Agent, error) { return nil, errLeases }
 
 // drained reports whether the agent was asked to drain the node of the instance, and has done so.
 func (d *drainedNodes) drained(instance string) bool {
@@ -159,3 +166,5 @@ func (readyNodes) SinglePods(context.Context, map[string]cluster.Load) ([]string
 }
 
 func (readyNodes) Stale() error { return nil }
+
+func (readyNodes) Agents(context.Context) ([]lead.Agent, error) { return nil, errLeases }
