@@ -124,7 +124,8 @@ func eachInstance(
 	visit func(types.Instance),
 ) error {
 	pages := sdk.NewDescribeInstancesPaginator(api, &sdk.DescribeInstancesInput{
-		Filters: []types.Filter{{Name: aws.String(filter), Values: unique(values)}},
+		Filters:                 []types.Filter{{Name: aws.String(filter), Values: unique(values)}},
+		IncludeManagedResources: includeManaged(),
 	})
 	return cloud.EachPage(ctx, limit, "describe instances", pages, func(out *sdk.DescribeInstancesOutput) {
 		for _, r := range out.Reservations {
@@ -134,6 +135,10 @@ func eachInstance(
 		}
 	})
 }
+
+// includeManaged asks for resources that an AWS service manages too. Without it, EC2 omits them if the account hides
+// them, and an instance would look as if it were another account's, or gone.
+func includeManaged() *bool { return aws.Bool(true) }
 
 func toInstance(one types.Instance) Instance {
 	return Instance{
@@ -165,8 +170,9 @@ func (i *Instances) schedule(ctx context.Context, ids []string) []batch.Result[S
 	}
 	scheduled := map[string]Schedule{}
 	pages := sdk.NewDescribeInstanceStatusPaginator(i.api, &sdk.DescribeInstanceStatusInput{
-		IncludeAllInstances: aws.Bool(true),
-		Filters:             []types.Filter{{Name: aws.String("event.code"), Values: codes}},
+		IncludeAllInstances:     aws.Bool(true),
+		IncludeManagedResources: includeManaged(),
+		Filters:                 []types.Filter{{Name: aws.String("event.code"), Values: codes}},
 	})
 	const doing = "describe scheduled events"
 	err := cloud.EachPage(ctx, callTimeout, doing, pages, func(out *sdk.DescribeInstanceStatusOutput) {

@@ -42,7 +42,7 @@ func simulate(t *testing.T) (*awsim.Server, *sdk.Client) {
 		Region: "eu-central-1", BaseEndpoint: aws.String(s.URL()), RetryMaxAttempts: 1,
 		Credentials: credentials.NewStaticCredentialsProvider("k", "s", ""),
 		HTTPClient:  cloud.InMemory(&http.Client{Transport: tr}),
-	})
+	}, requireManaged)
 }
 
 // simulateInstances returns Instances of a simulated group of three.

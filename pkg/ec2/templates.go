@@ -173,7 +173,9 @@ func (r *LaunchReader) resolveAliases(ctx context.Context, out *refresh.LaunchTe
 func (r *LaunchReader) readVersions(
 	ctx context.Context, out *refresh.LaunchTemplate, resolveAlias *bool, versions ...string,
 ) error {
-	in := &sdk.DescribeLaunchTemplateVersionsInput{Versions: versions, ResolveAlias: resolveAlias}
+	in := &sdk.DescribeLaunchTemplateVersionsInput{
+		Versions: versions, ResolveAlias: resolveAlias, IncludeManagedResources: includeManaged(),
+	}
 	if out.ID != "" {
 		in.LaunchTemplateId = aws.String(out.ID)
 	} else {

@@ -108,7 +108,7 @@ func (a ec2API) describeInstances(r *reader) (any, error) {
 			return nil, err
 		}
 		all := make([]machineXML, 0, len(found))
-		for _, inst := range found {
+		for _, inst := range a.visible(r, found) {
 			all = append(all, a.machineWire(inst))
 		}
 		if all, err = filtered(filters, all); err != nil {

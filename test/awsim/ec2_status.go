@@ -38,7 +38,7 @@ func (a ec2API) describeInstanceStatus(r *reader) (any, error) {
 			return nil, err
 		}
 		var all []statusXML
-		for _, inst := range found {
+		for _, inst := range a.visible(r, found) {
 			if everyone || inst.machine == "running" {
 				all = append(all, a.statusWire(inst))
 			}

@@ -45,6 +45,10 @@ func (a templateAPI) describeLaunchTemplateVersions(r *reader) (any, error) {
 	}
 	return view(a.engine, r, func() (any, error) {
 		t, err := a.catalog.template(choice)
+		if err == nil && !a.isVisible(r, t.id) {
+			err = errorf("InvalidLaunchTemplateId.NotFound",
+				"The specified launch template, with template ID %s, does not exist.", t.id)
+		}
 		if err != nil {
 			return nil, err
 		}
