@@ -25,8 +25,11 @@ const (
 	// DrainAnnotation is our own. Its value is wait, a duration from the start of the pod for which to wait, or
 	// evict or restart, which override all other annotations and the configuration.
 	DrainAnnotation = handover.DrainAnnotation
-	// safeToEvict is cluster-autoscaler's: with false the pod is not evicted.
+	// safeToEvict is cluster-autoscaler's: with false, or onCompletion, the pod is not evicted.
 	safeToEvict = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+	// onCompletion is a value of safeToEvict since cluster-autoscaler 1.36: the pod blocks the removal of its node until
+	// it has completed (PodSafeToEvictOnCompletionValue).
+	onCompletion = "on-completion"
 	// doNotDisrupt is Karpenter's: true, or a duration from the start of the pod
 	// (https://karpenter.sh/docs/reference/annotations/).
 	doNotDisrupt = "karpenter.sh/do-not-disrupt"
@@ -286,7 +289,8 @@ func optOut(p *corev1.Pod) (until time.Time, ok bool) {
 			return started(p).Add(d), true
 		}
 	}
-	return time.Time{}, p.Annotations[safeToEvict] == "false"
+	own := p.Annotations[safeToEvict]
+	return time.Time{}, own == "false" || own == onCompletion
 }
 
 // mayOptOut reports whether the configuration leaves it to whoever creates the pod to hold up a drain.

@@ -117,6 +117,7 @@ func TestClassifyPods(t *testing.T) {
 	check("Karpenter's duration", usual, Pod{WaitReason: OptedOut, WaitUntil: at(30 * time.Second)}, annotated(doNotDisrupt, "30s"))
 	check("Karpenter's false", usual, nothing, annotated(doNotDisrupt, "false"))
 	check("cluster-autoscaler's false", usual, Pod{WaitReason: OptedOut}, annotated(safeToEvict, "false"))
+	check("cluster-autoscaler's on-completion", usual, Pod{WaitReason: OptedOut}, annotated(safeToEvict, "on-completion"))
 	check("cluster-autoscaler's true", usual, nothing, annotated(safeToEvict, "true"))
 	check("evict overrides other annotations and the configuration",
 		func(c *Config) { c.BarePods, c.EmptyDirPods, c.WaitSelector = Wait, Wait, "app" }, nothing,
