@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -142,15 +143,37 @@ func isDenial(err error) bool {
 		strings.Contains(text, "ValidatingAdmissionPolicy ") && strings.Contains(text, " denied request")
 }
 
-// isBlocked reports whether a budget blocks the eviction: 429 with the cause DisruptionBudget, or 500 that
-// names more than one budget, since the eviction API refuses a pod that two budgets select
+// isBlocked reports whether a budget blocks the eviction: 429 with the cause DisruptionBudget, 403 for the budget, or
+// 500 that names more than one budget, since the eviction API refuses a pod that two budgets select
 // (k8s.io/kubernetes/pkg/registry/core/pod/storage/eviction.go). A 429 without that cause is the API server's
-// own rate limit.
+// own rate limit. The 403 ends by itself: the budget allows less than none, or too many evictions are not confirmed. It
+// has a cause since Kubernetes 1.37; before, its details name the budget.
 func isBlocked(err error) bool {
-	if apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) {
+	if _, ok := budgetCause(err); ok {
 		return true
 	}
+	var status apierrors.APIStatus
+	if apierrors.IsForbidden(err) && errors.As(err, &status) && !isDenial(err) {
+		details := status.Status().Details
+		return details != nil && details.Group == policyv1.GroupName && details.Kind == "poddisruptionbudget"
+	}
 	return apierrors.IsInternalError(err) && strings.Contains(err.Error(), "more than one PodDisruptionBudget")
+}
+
+// budgetCause returns the cause of the answer that is about a budget.
+func budgetCause(err error) (metav1.StatusCause, bool) {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil {
+		return metav1.StatusCause{}, false
+	}
+	causes := status.Status().Details.Causes
+	i := slices.IndexFunc(causes, func(c metav1.StatusCause) bool {
+		return strings.HasPrefix(string(c.Type), string(policyv1.DisruptionBudgetCause))
+	})
+	if i < 0 {
+		return metav1.StatusCause{}, false
+	}
+	return causes[i], true
 }
 
 // isRefusal reports whether a retry would get the same answer, unless the agent's permissions, the pod or an admission
@@ -170,8 +193,8 @@ func isRefusal(err error) bool {
 
 // message is the text about the budget, without the one around it, or the whole error.
 func message(err error) string {
-	if cause, ok := apierrors.StatusCause(err, policyv1.DisruptionBudgetCause); ok {
-		return cause.Message
+	if cause, ok := budgetCause(err); ok {
+		return cmp.Or(cause.Message, err.Error())
 	}
 	return err.Error()
 }

@@ -37,6 +37,17 @@ func twoBudgets() error {
 	})
 }
 
+// forbiddenByBudget is what the eviction API answers while more than 2,000 evictions of pods of the budget are not
+// confirmed. The cause is as of Kubernetes 1.37.
+func forbiddenByBudget(cause metav1.CauseType) error {
+	err := apierrors.NewForbidden(policyv1.Resource("poddisruptionbudget"), "b",
+		errors.New("DisruptedPods map too big - too many evictions not confirmed by PDB controller"))
+	if cause != "" {
+		err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: cause, Message: "too many evictions"}}
+	}
+	return err
+}
+
 func TestOutcomes(t *testing.T) {
 	check := func(name string, err error, evict Outcome, deletion Outcome, pause time.Duration) {
 		t.Helper()
@@ -70,6 +81,8 @@ func TestOutcomes(t *testing.T) {
 	check("429 with the cause DisruptionBudget and a delay", blockedError(10), Blocked, Deferred, 10*time.Second)
 	check("429 without the cause: rate limit of the API server", apierrors.NewTooManyRequests("busy", 0), Deferred, Deferred, 0)
 	check("429 with a delay", apierrors.NewTooManyRequests("busy", 7), Deferred, Deferred, 7*time.Second)
+	check("403 of a budget, since Kubernetes 1.37", forbiddenByBudget("DisruptionBudgetTooManyDisruptedPods"), Blocked, Denied, 0)
+	check("403 of a budget, before", forbiddenByBudget(""), Blocked, Denied, 0)
 	check("500: two budgets", twoBudgets(), Blocked, Deferred, 0)
 	check("500: anything else", apierrors.NewInternalError(errors.New("etcd")), Deferred, Deferred, 0)
 	check("400", apierrors.NewBadRequest("not an Eviction"), Refused, Denied, 0)
