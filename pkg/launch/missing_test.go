@@ -204,6 +204,8 @@ func TestMissing(t *testing.T) {
 		object(tainted("ebs.csi.aws.com/agent-not-ready", preferNo)))
 	check("a startup taint by the prefix of its key", "taint startup-taint.cluster-autoscaler.kubernetes.io/gpu",
 		object(tainted("startup-taint.cluster-autoscaler.kubernetes.io/gpu", noSchedule)))
+	check("a taint of the Node Readiness Controller", "taint readiness.k8s.io/network",
+		object(tainted("readiness.k8s.io/network", noSchedule)))
 	check("no taint with only the same prefix", "", object(tainted(cilium+"-x", noSchedule)))
 	check("no other taint", "", object(tainted("nvidia.com/gpu", noSchedule)))
 	check("everything, a taint with two effects once",
