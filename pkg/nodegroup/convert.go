@@ -57,7 +57,7 @@ func toRefresh(group string, u *types.Update) refresh.Refresh {
 	f := refresh.Refresh{
 		ID: aws.ToString(u.Id), Group: group, Status: string(u.Status), Started: aws.ToTime(u.CreatedAt),
 	}
-	if u.Type == types.UpdateTypeVersionUpdate {
+	if u.Type == types.UpdateTypeVersionUpdate || u.Type == types.UpdateTypeVersionRollback {
 		f.Update = toVersion(u.Params)
 	}
 	var problems []string

@@ -133,6 +133,13 @@ func TestToken(t *testing.T) {
 
 func TestToRefresh(t *testing.T) {
 	t.Parallel()
+	for typ, changesVersion := range map[types.UpdateType]bool{
+		types.UpdateTypeVersionUpdate: true, types.UpdateTypeVersionRollback: true, types.UpdateTypeConfigUpdate: false,
+	} {
+		if f := toRefresh("eks-web-1", &types.Update{Type: typ}); (f.Update != nil) != changesVersion {
+			t.Errorf("%s: %+v", typ, f)
+		}
+	}
 	got := toRefresh("eks-web-1", &types.Update{
 		Id: aws.String("u-1"), Status: types.UpdateStatusFailed, Type: types.UpdateTypeVersionUpdate,
 		Params: []types.UpdateParam{

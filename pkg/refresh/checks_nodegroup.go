@@ -47,8 +47,13 @@ func checkVersionSkew(g Group, _ Facts) (Level, string) {
 		return OK, "EKS does not say which Kubernetes version the nodes have"
 	case wants > most:
 		return Refuse, versions + ": update the control plane first"
+	case wants == has-1 && most-wants <= 1:
+		// "Roll back cluster version" in the EKS user guide has the nodes return before the control plane. The API
+		// reference of UpdateNodegroupVersion says that they cannot.
+		return Warn, versions + ": a rollback returns the nodes first, and then the control plane; EKS may refuse it"
 	case wants < has:
-		return Refuse, versions + ": EKS does not return a node group to an older version"
+		return Refuse, versions + ": EKS does not return a node group to an older version, except by one minor version " +
+			"before the control plane is rolled back"
 	case most-wants > oldestSkew:
 		return Warn, fmt.Sprintf("%s: nodes may be at most %d minor versions older", versions, oldestSkew)
 	default:

@@ -75,6 +75,9 @@ func TestOutdatedNodes(t *testing.T) {
 func TestNodegroupPreflight(t *testing.T) {
 	t.Parallel()
 	none := func(*Nodegroup) {}
+	back := func(cluster string) func(*Nodegroup) { // to 1.32
+		return func(n *Nodegroup) { n.ClusterVersion, n.Wants.Kubernetes = cluster, "1.32" }
+	}
 	for _, tt := range []struct {
 		check, name string
 		change      func(*Nodegroup)
@@ -90,6 +93,10 @@ func TestNodegroupPreflight(t *testing.T) {
 		{"version-skew", "as the control plane", func(n *Nodegroup) { n.Wants.Kubernetes = "1.34" }, nil, OK, "1.34"},
 		{"version-skew", "newer than the control plane", func(n *Nodegroup) { n.Wants.Kubernetes = "1.35" }, nil, Refuse, "update the control plane first"},
 		{"version-skew", "older than the nodes", func(n *Nodegroup) { n.Wants.Kubernetes = "1.32" }, nil, Refuse, "does not return"},
+		{"version-skew", "back, before the control plane", back("1.33"), nil, Warn, "then the control plane"},
+		{"version-skew", "back to the control plane's", back("1.32"), nil, Warn, "may refuse"},
+		{"version-skew", "back by two", func(n *Nodegroup) { back("1.33")(n); n.Wants.Kubernetes = "1.31" }, nil, Refuse, "does not return"},
+		{"version-skew", "back, too far behind the control plane", back("1.34"), nil, Refuse, "does not return"},
 		{"version-skew", "four behind", func(n *Nodegroup) { n.ClusterVersion = "1.37" }, nil, Warn, "at most 3"},
 		{"version-skew", "an AMI of the user's", func(n *Nodegroup) { n.Has.Kubernetes, n.Wants.Kubernetes = "", "" }, nil, OK, "does not say"},
 		{"active-refresh", "another update", none, func(f *Facts) {

@@ -232,6 +232,23 @@ func TestUpdates(t *testing.T) {
 	}
 }
 
+// TestVersionRollback: a node group returns by one minor version, before its cluster does.
+func TestVersionRollback(t *testing.T) {
+	t.Parallel()
+	s := start(t, awsim.Options{})
+	m := newManaged(t, s, transport(t))
+	s.CreateCluster("prod", "1.31")
+	m.create("workers", awsim.Nodegroup{})
+	s.CreateCluster("prod", "1.32")
+	if _, err := m.update("workers", eks.UpdateNodegroupVersionInput{Version: new("1.30")}); code(err) != "InvalidParameterException" {
+		t.Errorf("two behind the cluster: %v", err)
+	}
+	s.CreateCluster("prod", "1.31")
+	if u, err := m.update("workers", eks.UpdateNodegroupVersionInput{Version: new("1.30")}); err != nil || !strings.HasPrefix(paramsOf(u), "Version=1.30 ") {
+		t.Errorf("one behind the cluster: %+v, %v", u, err)
+	}
+}
+
 // TestNodeLabels are those of a custom launch template, and none of other groups.
 func TestNodeLabels(t *testing.T) {
 	t.Parallel()

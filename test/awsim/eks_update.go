@@ -193,6 +193,9 @@ func (a nodegroupAPI) target(ng *nodegroup, request updateRequest) (target updat
 		target.version = cluster
 	case cluster, ng.version:
 	default:
+		if isStepBack(ng.version, target.version, cluster) {
+			break
+		}
 		return target, invalidParameter("Nodegroup Kubernetes version should be equal to Cluster kubernetes version %s or "+
 			"NodeGroup kubernetes version %s", cluster, ng.version)
 	}
@@ -200,6 +203,16 @@ func (a nodegroupAPI) target(ng *nodegroup, request updateRequest) (target updat
 		target.template = ng.custom
 	}
 	return target, nil
+}
+
+// isStepBack reports whether a node group returns by one minor version, and the cluster has at most one more. That is
+// how the user guide rolls back a cluster ("Roll back cluster version"); the API reference denies it.
+func isStepBack(has, wants, cluster string) bool {
+	minor := func(version string) (n int) {
+		_, _ = fmt.Sscanf(version, "1.%d", &n)
+		return n
+	}
+	return minor(wants) == minor(has)-1 && minor(cluster)-minor(wants) <= 1
 }
 
 // sameTemplate returns the version of the node group's custom launch template that a request names: "you must specify
