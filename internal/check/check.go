@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"github.com/node-drainer/node-drainer/internal/cloud"
 	"github.com/node-drainer/node-drainer/internal/config"
@@ -49,6 +50,7 @@ type AWS interface {
 	Others(ctx context.Context, instances []string) ([]autoscaling.InspectedGroup, error)
 	Hooks(ctx context.Context, group string) ([]autoscaling.InspectedHook, error)
 	Known(ctx context.Context, instances []string) (map[string]bool, error)
+	Settings(ctx context.Context) ([]autoscaling.AccountSetting, error)
 	// Try makes a call that needs the permission for an action, and that changes nothing.
 	Try(ctx context.Context, action, group, hook string) error
 }
@@ -91,6 +93,9 @@ type Facts struct {
 	GroupsErr   error
 	Others      []autoscaling.InspectedGroup // of Nodes, whose tags do not name the cluster
 	OthersErr   error
+	Settings    []autoscaling.AccountSetting
+	SettingsErr error
+	Now         time.Time
 	Trials      []Trial
 	User        string // of the API server
 	Reviews     []Review
@@ -120,10 +125,10 @@ type Review struct {
 // Run reads the facts, and judges them.
 func Run(ctx context.Context, i Installation) []Result { return Judge(Read(ctx, i)) }
 
-// Read reads all facts. For G groups, R rules and N nodes it makes 7 calls, G + R more, and about N/50 + N/200 more, of
+// Read reads all facts. For G groups, R rules and N nodes it makes 8 calls, G + R more, and about N/50 + N/200 more, of
 // which five a second describe hooks.
 func Read(ctx context.Context, i Installation) Facts {
-	f := Facts{Config: i.Config, Region: i.Region}
+	f := Facts{Config: i.Config, Region: i.Region, Now: time.Now()}
 	if f.Identity, f.IdentityErr = i.AWS.Identity(ctx); f.noCredentials() {
 		i.readCluster(ctx, &f)
 		return f
@@ -134,6 +139,7 @@ func Read(ctx context.Context, i Installation) Facts {
 	i.readCluster(ctx, &f)
 	f.Known, f.KnownErr = i.AWS.Known(ctx, f.Nodes.Instances)
 	i.readGroups(ctx, &f)
+	f.Settings, f.SettingsErr = i.AWS.Settings(ctx)
 	for _, t := range neededTrials(f, i.Trials) {
 		t.Err = i.AWS.Try(ctx, t.Action, t.Group, hookToTry(f, t.Group))
 		f.Trials = append(f.Trials, t)
@@ -179,7 +185,7 @@ func Judge(f Facts) []Result {
 	results := judgeCredentials(f)
 	if !f.noCredentials() {
 		results = slices.Concat(results, judgeQueue(f), judgePolicy(f), judgeEncryption(f), judgeGroups(f), judgeHooks(f),
-			judgeRules(f), judgePermissions(f))
+			judgeSettings(f), judgeRules(f), judgePermissions(f))
 	}
 	return slices.Concat(results, judgeNodes(f), judgeRights(f))
 }

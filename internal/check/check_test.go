@@ -74,6 +74,13 @@ func good(t *testing.T) check.Facts {
 			{Action: autoscaling.ActionComplete, Group: "spot", Err: refusal("ValidationError")},
 			{Action: autoscaling.ActionTags},
 		},
+		Now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		Settings: []autoscaling.AccountSetting{
+			{Name: "launchBeforeTerminate", Value: "disabled"},
+			{Name: "later", Value: "disabled", Enforced: "enabled", EnforcedAt: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)},
+			{Name: "same", Value: "enabled", Enforced: "enabled", EnforcedAt: time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC)},
+			{Name: "past", Value: "disabled", Enforced: "enabled", EnforcedAt: time.Date(2025, 2, 1, 0, 0, 0, 0, time.UTC)},
+		},
 		User: "system:serviceaccount:kube-system:node-drainer",
 	}
 	for _, r := range check.Rights(f.Config) {
@@ -155,8 +162,8 @@ func TestJudgeGood(t *testing.T) {
 		for _, r := range results {
 			seen[r.Check] = true
 		}
-		if len(seen) != 10 {
-			t.Errorf("there are results of %v, want 10 checks", seen)
+		if len(seen) != 11 {
+			t.Errorf("there are results of %v, want 11 checks", seen)
 		}
 		f.Config.Hook.Names = nil
 	}

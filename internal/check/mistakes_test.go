@@ -45,6 +45,22 @@ func mistakesInAWS() []mistake {
 			[]string{"--set aws.region=eu-central-1"},
 		},
 		{
+			"AWS will change a setting", func(f *check.Facts) {
+				f.Settings = []autoscaling.AccountSetting{{
+					Name: "launchBeforeTerminate", Value: "disabled", Enforced: "enabled", EnforcedAt: f.Now.Add(89 * 24 * time.Hour),
+				}}
+			},
+			check.Warning, "account",
+			[]string{`AWS sets launchBeforeTerminate to "enabled" on 2026-03-31`},
+			[]string{"put-account-setting --region eu-central-1 --name launchBeforeTerminate --value enabled"},
+		},
+		{
+			"settings may not be read", func(f *check.Facts) { f.SettingsErr = refusal("AccessDenied") },
+			check.NotChecked, "account",
+			[]string{"denies autoscaling:DescribeAccountSettings", "only this check"},
+			[]string{"put-role-policy"},
+		},
+		{
 			"no queue", func(f *check.Facts) { f.QueueErr = refusal("QueueDoesNotExist") },
 			check.Failed, "queue",
 			[]string{"does not exist"},

@@ -20,6 +20,7 @@ const (
 	checkEncryption  = "encryption"
 	checkGroups      = "groups"
 	checkHooks       = "hooks"
+	checkSettings    = "account"
 	checkRules       = "rules"
 	checkPermissions = "permissions"
 	checkNodes       = "nodes"

@@ -81,8 +81,7 @@ func (t *taints) leavesNoNode() bool {
 	case refresh.ModeUnhealthy:
 		return t.group.cfg.Pace.Surge == refresh.Amount{} && !s.group.Maintenance.LaunchesFirst()
 	}
-	p, m := s.policy.preferences(s.group), s.group.Maintenance
-	low, high := cmp.Or(p.MinHealthy, m.MinHealthy), cmp.Or(p.MaxHealthy, m.MaxHealthy)
+	low, high := s.group.Maintenance.Percentages(s.policy.preferences(s.group))
 	return (low == nil || *low < 100) && (high == nil || *high <= 100)
 }
 

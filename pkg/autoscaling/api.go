@@ -31,6 +31,7 @@ type ReaderAPI interface {
 
 // GroupsAPI are the calls that describe groups.
 type GroupsAPI interface {
+	SettingsAPI
 	sdk.DescribeAutoScalingGroupsAPIClient
 	sdk.DescribeInstanceRefreshesAPIClient
 	sdk.DescribeWarmPoolAPIClient

@@ -88,6 +88,12 @@ func (f *fakeAPI) called(call string) []time.Duration {
 	return slices.Clone(f.calls[call])
 }
 
+func (f *fakeAPI) DescribeAccountSettings(
+	context.Context, *sdk.DescribeAccountSettingsInput, ...func(*sdk.Options),
+) (*sdk.DescribeAccountSettingsOutput, error) {
+	return &sdk.DescribeAccountSettingsOutput{}, nil
+}
+
 func (f *fakeAPI) RecordLifecycleActionHeartbeat(
 	ctx context.Context, in *sdk.RecordLifecycleActionHeartbeatInput, _ ...func(*sdk.Options),
 ) (*sdk.RecordLifecycleActionHeartbeatOutput, error) {

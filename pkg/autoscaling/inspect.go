@@ -162,6 +162,15 @@ func toInspectedHook(h types.LifecycleHook) InspectedHook {
 	}
 }
 
+// Settings describes the settings of the account. It needs autoscaling:DescribeAccountSettings.
+func (i *Inspector) Settings(ctx context.Context) (all []AccountSetting, err error) {
+	err = readRepeatedly(ctx, func() (err error) {
+		all, err = describeSettings(ctx, i.hooks.api, callTimeout)
+		return err
+	})
+	return all, err
+}
+
 // The permissions that Try tries.
 const (
 	ActionHeartbeat = "autoscaling:RecordLifecycleActionHeartbeat"

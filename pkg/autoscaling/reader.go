@@ -31,12 +31,14 @@ type Reader struct {
 	api       ReaderAPI
 	described batch.Batcher[string, refresh.Group]
 	refreshes *rate.Limiter
+	account   cache[refresh.Maintenance]
 }
 
 // NewReader returns a Reader. The client must retry what AWS throttles.
 func NewReader(api ReaderAPI) *Reader {
 	r := &Reader{api: api, refreshes: rate.NewLimiter(rate.Every(refreshInterval), 1)}
 	r.described = batch.Batcher[string, refresh.Group]{Max: groupsPage, Window: groupWindow, Call: r.describeBatch}
+	r.account.read, r.account.keep = r.readAccountPolicy, keepGroup
 	return r
 }
 
@@ -90,6 +92,7 @@ func (r *Reader) describe(ctx context.Context, in *sdk.DescribeAutoScalingGroups
 			found = append(found, toGroup(g))
 		}
 	})
+	r.addAccountPolicy(ctx, found)
 	return found, err
 }
 

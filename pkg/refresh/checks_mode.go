@@ -1,7 +1,6 @@
 package refresh
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +11,8 @@ import (
 
 func checkMaintenancePolicy(g Group, f Facts) (Level, string) {
 	switch {
+	case g.Maintenance.Account:
+		return OK, "the account launches first in groups without a maintenance policy"
 	case g.Maintenance.LaunchesFirst():
 		return OK, fmt.Sprintf("the group's maintenance policy, %d%% to %d%%, launches first",
 			*g.Maintenance.MinHealthy, *g.Maintenance.MaxHealthy)
@@ -23,6 +24,23 @@ func checkMaintenancePolicy(g Group, f Facts) (Level, string) {
 			"terminated before their replacements are in service; set a policy of %d%% to %d%%, or use --surge",
 			low, high)
 	}
+}
+
+func checkAccountSetting(g Group, _ Facts) (Level, string) {
+	m := g.Maintenance
+	if m.Unknown != nil {
+		return Warn, fmt.Sprintf("whether the account setting %s is enabled cannot be read, so that it counts as disabled: %v",
+			LaunchBeforeTerminate, m.Unknown)
+	}
+	return OK, fmt.Sprintf("the group has no maintenance policy, and the account setting %s is enabled: between %d%% and "+
+		"about %d%% of the desired capacity are kept", LaunchBeforeTerminate, *m.MinHealthy, *m.MaxHealthy)
+}
+
+// usesAccountSetting reports whether the account's setting decides, or may, how the group's instances are replaced.
+func usesAccountSetting(g Group, f Facts) bool {
+	low, high := f.Preferences.MinHealthy, f.Preferences.MaxHealthy
+	return (g.Maintenance.Account || g.Maintenance.Unknown != nil) &&
+		(f.Mode == ModeUnhealthy || f.Mode == ModeRefresh && low == nil && high == nil)
 }
 
 // warnZonalShift reports a policy that leaves marks without effect during a zonal shift. Source:
@@ -88,11 +106,11 @@ const defaultMinHealthy = 90
 
 // percentages are those of a refresh. MaxHealthyPercentage may be unset, which is not the same as 100.
 func (f Facts) percentages(g Group) (low int, high *int) {
-	low = defaultMinHealthy
-	if least := cmp.Or(f.Preferences.MinHealthy, g.Maintenance.MinHealthy); least != nil {
-		low = *least
+	least, high := g.Maintenance.Percentages(f.Preferences)
+	if least == nil {
+		return defaultMinHealthy, high
 	}
-	return low, cmp.Or(f.Preferences.MaxHealthy, g.Maintenance.MaxHealthy)
+	return *least, high
 }
 
 // minHealthyCount is MinHealthyPercentage in instances, rounded up, as AWS does.

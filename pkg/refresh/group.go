@@ -1,6 +1,7 @@
 package refresh
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -43,10 +44,32 @@ const tagNodegroup = "eks:nodegroup-name"
 // ManagedNodegroup is the EKS managed node group that the group belongs to, or empty.
 func (g Group) ManagedNodegroup() string { return g.Tags[tagNodegroup] }
 
-// Maintenance is a group's instance maintenance policy, in percent of the desired capacity; nil where it has
-// none.
+// Maintenance is by which instance maintenance policy instances of a group are replaced, in percent of the desired
+// capacity; nil where there is none.
 type Maintenance struct {
 	MinHealthy, MaxHealthy *int
+
+	Account bool  // The group has no policy: it is that of the account setting LaunchBeforeTerminate.
+	Unknown error // The group has no policy, and this is why the account setting is not known.
+}
+
+// LaunchBeforeTerminate is the account setting that has groups without a maintenance policy launch first.
+const LaunchBeforeTerminate = "launchBeforeTerminate"
+
+// AccountMaintenance is the policy of groups without one while LaunchBeforeTerminate is enabled. Its minimum is documented;
+// the maximum is assumed to be that of the console's option "Launch before terminating". Source: "Launch replacement
+// instances before terminating old ones" in the user guide.
+func AccountMaintenance() Maintenance {
+	return Maintenance{MinHealthy: new(100), MaxHealthy: new(110), Account: true}
+}
+
+// Percentages are those of a refresh with these preferences; nil where neither they nor the policy set one. That of the
+// account is for refreshes without percentages.
+func (m Maintenance) Percentages(p Preferences) (low, high *int) {
+	if m.Account && (p.MinHealthy != nil || p.MaxHealthy != nil) {
+		m = Maintenance{}
+	}
+	return cmp.Or(p.MinHealthy, m.MinHealthy), cmp.Or(p.MaxHealthy, m.MaxHealthy)
 }
 
 // LaunchesFirst reports whether Auto Scaling, when it replaces an unhealthy instance, launches before it

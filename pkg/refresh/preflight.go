@@ -159,6 +159,7 @@ func checks() []check {
 		{name: "no-terminating-hook", find: checkTerminatingHook},
 		{"hook-timeout", checkHookTimeout, func(_ Group, f Facts) bool { return longestHook(f.ownHooks()).Terminating }},
 		{"maintenance-policy", checkMaintenancePolicy, inUnhealthy},
+		{"account-setting", checkAccountSetting, usesAccountSetting},
 		{"standby-tags", checkStandbyRoom, inStandby},
 		{"rebalance", checkRebalance, inStandby},
 		{name: "max-size", find: checkMaxSize},

@@ -69,6 +69,11 @@ func requirements(s *subject) {
 	s.Target = known().Resolve(s.Group, "")
 }
 
+// byAccount has the account launch first.
+func byAccount(s *subject) {
+	s.Maintenance, s.Preferences.MinHealthy, s.Preferences.MaxHealthy = AccountMaintenance(), nil, nil
+}
+
 // noPolicy makes the group terminate first.
 func noPolicy(s *subject) { s.Maintenance = Maintenance{} }
 
@@ -160,6 +165,15 @@ func TestPreflight(t *testing.T) {
 		{"maintenance-policy", "there is none", u, noPolicy, Refuse, "set a policy of 100% to 134%"},
 		{"maintenance-policy", "there is none, for batches of two", u, all(noPolicy, func(s *subject) { s.Batch = 2 }), Refuse, "100% to 167%"},
 		{"maintenance-policy", "there is none, but a surge", u, all(noPolicy, func(s *subject) { s.Surge = 1 }), OK, "raised by 1"},
+		{"maintenance-policy", "that of the account", u, byAccount, OK, "account launches first"},
+		{"account-setting", "enabled", u, byAccount, OK, "launchBeforeTerminate is enabled"},
+		{"account-setting", "enabled, for a refresh without percentages", r, byAccount, OK, "launchBeforeTerminate is enabled"},
+		{"account-setting", "a refresh has percentages", r, all(byAccount, func(s *subject) { s.Preferences.MinHealthy = new(90) }), none, ""},
+		{"account-setting", "unknown", u, func(s *subject) { s.Maintenance = Maintenance{Unknown: errors.New("denied")} }, Warn, "counts as disabled: denied"},
+		{"account-setting", "the group has a policy", u, nil, none, ""},
+		{"capacity", "the account launches first", r, byAccount, OK, "does not fall"},
+		{"capacity", "the percentages of the refresh, not the account's", r, all(byAccount, func(s *subject) { s.Preferences.MinHealthy = new(50) }), OK, "minimum healthy percentage is 50"},
+		{"max-size", "the account launches first", r, all(byAccount, func(s *subject) { s.Max = s.Desired }), Warn, "launches beyond that"},
 		{"maintenance-policy", "it terminates first", u, func(s *subject) { s.Maintenance.MinHealthy = new(90) }, Refuse, ""},
 		{"maintenance-policy", "it leaves no room", u, func(s *subject) { s.Maintenance.MaxHealthy = new(100) }, Refuse, ""},
 

@@ -18,6 +18,7 @@ func autoscalingActions(a *engine) map[string]actionFunc {
 		"UpdateAutoScalingGroup":              query(groups.updateAutoScalingGroup),
 		"DeleteAutoScalingGroup":              query(groups.deleteAutoScalingGroup),
 		"DescribeAutoScalingGroups":           query(groups.describeAutoScalingGroups),
+		"DescribeAccountSettings":             query(groups.describeAccountSettings),
 		"SetDesiredCapacity":                  query(groups.setDesiredCapacity),
 		"DescribeScalingActivities":           query(groups.describeScalingActivities),
 		"SuspendProcesses":                    query(groups.suspendProcesses),

@@ -45,10 +45,14 @@ type refreshIDXML struct {
 // those of AWS.
 func readPreferences(r *reader, g *group) preferences {
 	p := preferences{min: defaultMinHealthy, warmup: g.gracePeriod, call: r}
-	if g.policy != nil {
-		p.min, p.max = g.policy.min, g.policy.max
-	}
 	const prefix = preferencesPrefix
+	policy := g.maintenance()
+	if g.policy == nil && (r.has(prefix+"MinHealthyPercentage") || r.has(prefix+"MaxHealthyPercentage")) {
+		policy = nil // The account's is for refreshes without percentages.
+	}
+	if policy != nil {
+		p.min, p.max = policy.min, policy.max
+	}
 	readHealthyPercentages(r, prefix, &p)
 	p.warmup = readDuration(r, prefix+"InstanceWarmup", p.warmup, unbounded)
 	p.skipMatching = r.flag(prefix+"SkipMatching", false)

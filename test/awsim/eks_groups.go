@@ -116,6 +116,7 @@ func (s EKS) CreateNodegroup(spec Nodegroup) (groupName string, err error) {
 		groupName = ng.group.name
 		c.nodegroups[spec.Name] = ng
 		a.groups[groupName] = ng.group
+		a.applySettings(ng.group)
 		a.capacity.reconcile(ng.group)
 		if spec.NodeRepair && c.kubernetes != nil {
 			a.spawn(func() { a.managed.repairNodes(ng) })

@@ -62,7 +62,8 @@ type engine struct {
 	templates  []*template
 	parameters map[string]string // Of Systems Manager, by name.
 	subnets    map[string]Subnet // By id.
-	hidden     map[string]bool   // Managed resources that EC2 hides, by id.
+	settings   map[string]AccountSetting
+	hidden     map[string]bool // Managed resources that EC2 hides, by id.
 	clusters   map[string]*eksCluster
 	releases   []Release // Of Amazon EKS optimized AMIs, in the order of their publication.
 	alarms     alarms
@@ -117,6 +118,9 @@ func newEngine(s *Server) *engine {
 		byToken:    map[string]*action{},
 		topics:     map[string][]subscription{},
 		parameters: map[string]string{}, alarms: alarms{}, alarmInstances: map[string]string{},
+		settings: map[string]AccountSetting{
+			launchBeforeTerminate: {Name: launchBeforeTerminate, Value: "disabled"},
+		},
 		subnets: map[string]Subnet{}, hidden: map[string]bool{}, clusters: map[string]*eksCluster{},
 	}
 	e.components = components{

@@ -62,6 +62,7 @@ func (s AutoScaling) CreateGroup(spec Group) error {
 			return err
 		}
 		a.groups[g.name] = g
+		a.applySettings(g)
 		a.capacity.reconcile(g)
 		return nil
 	})

@@ -28,6 +28,7 @@ type group struct {
 	retain      bool
 	keepsFirst  bool // It launches all instances from what the first one was launched from.
 	policy      *maintenancePolicy
+	account     *maintenancePolicy // That of an account setting, for a group without a policy.
 	market      Market
 	suspended   map[string]bool
 	hooks       []Hook
@@ -131,11 +132,12 @@ func (g *group) hook(name string) int {
 // If the policy allows neither fewer nor more than desired, one more is launched first, so that replacing
 // continues.
 func (g *group) limits() (fewest, most int) {
-	if g.policy == nil {
+	policy := g.maintenance()
+	if policy == nil {
 		return 0, g.desired
 	}
-	fewest = int(math.Ceil(float64(g.desired*g.policy.min) / 100))
-	most = g.desired * g.policy.max / 100
+	fewest = int(math.Ceil(float64(g.desired*policy.min) / 100))
+	most = g.desired * policy.max / 100
 	if fewest == g.desired && most == g.desired {
 		most++
 	}
@@ -187,7 +189,7 @@ func (g *group) wanted() int {
 	for _, inst := range g.members {
 		want += score(isRebalancing(inst))
 	}
-	if _, most := g.limits(); g.policy != nil && !g.suspended["ReplaceUnhealthy"] {
+	if _, most := g.limits(); g.maintenance() != nil && !g.suspended["ReplaceUnhealthy"] {
 		want = max(want, min(g.desired+len(g.unhealthyInService()), most))
 	}
 	if f := g.refreshing(); f != nil {
@@ -217,7 +219,7 @@ func (a groupEngine) replaceUnhealthy(g *group) {
 	}
 	fewest, _ := g.limits()
 	for _, inst := range g.unhealthyInService() {
-		if g.policy != nil && g.inService()-1 < fewest {
+		if g.maintenance() != nil && g.inService()-1 < fewest {
 			return
 		}
 		a.fleet.terminate(inst)

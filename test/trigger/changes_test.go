@@ -3,6 +3,7 @@ package trigger
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -122,7 +123,8 @@ func TestPolicies(t *testing.T) {
 		"refresh, suspend": {
 			latest(2), []string{"iam/trigger-refresh", "iam/trigger-launch", "iam/trigger-suspend"}, []string{"--suspend", "AZRebalance"}, `resumed`,
 		},
-		"unhealthy": {launchFirst(2), []string{"iam/trigger-unhealthy"}, []string{"--mode", "unhealthy"}, `2 instances replaced`},
+		"unhealthy":                 {launchFirst(2), []string{"iam/trigger-unhealthy"}, []string{"--mode", "unhealthy"}, `2 instances replaced`},
+		"unhealthy, by the account": {latest(2), []string{"iam/trigger-unhealthy"}, []string{"--mode", "unhealthy"}, `2 instances replaced`},
 		"unhealthy, surge": {
 			latest(2),
 			[]string{"iam/trigger-unhealthy", "iam/trigger-surge"},
@@ -135,6 +137,9 @@ func TestPolicies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := newAccount(t, tt.group)
+			if strings.HasSuffix(name, "by the account") {
+				a.SetAccountSetting(awsim.AccountSetting{Name: refresh.LaunchBeforeTerminate, Value: "enabled"})
+			}
 			granted, err := harness.FillPolicies("", append([]string{"iam/trigger-plan"}, tt.documents...)...)
 			a.must(err)
 			a.must(a.Allow("limited", granted...))
