@@ -29,6 +29,8 @@ type AutoScaling interface {
 type Instances interface {
 	Describe(ctx context.Context, instanceID string) (ec2.Instance, error)
 	Scheduled(ctx context.Context, instanceID string) (ec2.Schedule, error)
+	// Schedules returns those of the instances for which something is scheduled, by one list of the Region.
+	Schedules(ctx context.Context, instanceIDs []string) (map[string]ec2.Schedule, error)
 	InReservation(ctx context.Context, reservationID string) ([]string, error)
 	spotRequests
 }
@@ -172,7 +174,7 @@ func New(
 		confirmer:   confirmer, cordoner: t.cordoner, protector: l.protector, inflight: t.inflight, drains: t.drains,
 		history: t.history, completed: t.completed, lost: a.lost,
 		reported:   map[node.Manager]bool{},
-		departures: &departures{groups: groups, instances: instances, observer: o},
+		departures: &departures{groups: groups, instances: instances, observer: o}, maintenance: a.notices.maintenance,
 	}
 	return a
 }

@@ -96,8 +96,9 @@ type fixture struct {
 	// EC2.
 	ec2        answer[ec2.Instance]
 	scheduled  answer[bool]
-	notBefore  time.Time // when what is scheduled starts; zero: EC2 does not say
-	reserved   []string  // in the Capacity Block
+	lostEvents answer[bool] // what is scheduled has no message; nil: it has, or nothing is
+	notBefore  time.Time    // when what is scheduled starts; zero: EC2 does not say
+	reserved   []string     // in the Capacity Block
 	spot       answer[ec2.SpotStatus]
 	spotSince  time.Time     // when the request got its status; zero if EC2 does not say
 	spotSilent time.Duration // until then questions for the status are not answered at all

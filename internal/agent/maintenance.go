@@ -187,6 +187,13 @@ func (m *maintenanceDrains) waiting(all []node.Node) []node.Node {
 	return waiting
 }
 
+// unannounced returns those of the nodes for which a message about maintenance would be acted on, and none is.
+func (m *maintenanceDrains) unannounced(all []node.Node) []node.Node {
+	return slices.DeleteFunc(slices.Clone(all), func(n node.Node) bool {
+		return !n.Maintenance.IsZero() || n.Manager != "" || m.isActedOn(n) || m.inflight.has(maintenanceOf(n))
+	})
+}
+
 // isActedOn reports whether the node is being drained, for whatever reason, or has been; or whether it is
 // cordoned, if no more than that is configured.
 func (m *maintenanceDrains) isActedOn(n node.Node) bool {

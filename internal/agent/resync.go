@@ -57,9 +57,11 @@ type resyncer struct {
 	completed   *completedActions
 	lost        *lostMessages
 	departures  *departures
+	maintenance *maintenanceDrains
 
 	handling     sync.WaitGroup // events that a resync found
 	reported     map[node.Manager]bool
+	dryFound     map[string]bool      // by UID: nodes of whose maintenance a dry run has said what it would do
 	healthySince map[string]time.Time // by UID: cordoned nodes whose instances all recent resyncs found healthy
 }
 
@@ -69,7 +71,7 @@ func (r *resyncer) run(ctx context.Context) error {
 	r.completed.reset()
 	r.lost.reset()
 	r.departures.reset()
-	r.healthySince = nil
+	r.healthySince, r.dryFound = nil, map[string]bool{}
 	defer r.handling.Wait()
 	backoff := retry.Backoff(firstResyncPause, r.cfg.ResyncInterval)
 	for pauses := backoff; ; {
@@ -114,7 +116,7 @@ func (r *resyncer) resync(ctx context.Context) (unread, failed error) {
 	r.protector.unprotectFinished(ctx)
 	r.resumeAutoscaler(ctx)
 	return unread, errors.Join(r.departures.check(ctx, nodes, members), r.checkMaintenance(ctx, nodes),
-		r.checkCordonedNodes(ctx, nodes, members))
+		r.findMaintenance(ctx, nodes), r.checkCordonedNodes(ctx, nodes, members))
 }
 
 // reportManaged reports the nodes that others manage, and each of their managers once.
@@ -144,6 +146,28 @@ func (r *resyncer) checkMaintenance(ctx context.Context, nodes []node.Node) erro
 		}
 		return err
 	})
+}
+
+// findMaintenance starts what the message about scheduled maintenance starts: it may be lost. The handler asks EC2 again,
+// as for a message.
+func (r *resyncer) findMaintenance(ctx context.Context, nodes []node.Node) error {
+	unannounced := r.maintenance.unannounced(nodes)
+	if len(unannounced) == 0 {
+		return nil
+	}
+	ids := make([]string, len(unannounced))
+	for i, n := range unannounced {
+		ids[i] = n.InstanceID
+	}
+	scheduled, err := r.instances.Schedules(ctx, ids)
+	for _, n := range unannounced {
+		if s := scheduled[n.InstanceID]; s.Any && !r.dryFound[n.UID] {
+			r.dryFound[n.UID] = r.cfg.DryRun
+			n.Maintenance = s.NotBefore
+			r.start(ctx, maintenanceOf(n))
+		}
+	}
+	return err
 }
 
 // start handles an event that no message reported, in the background.

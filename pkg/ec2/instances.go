@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -161,9 +162,29 @@ func (i *Instances) Scheduled(ctx context.Context, id string) (Schedule, error) 
 	return i.scheduled.Do(ctx, id)
 }
 
+// Schedules returns those of the instances for which EC2 has scheduled something, by one list of the events in the
+// Region. There is none without the permission to list them.
+func (i *Instances) Schedules(ctx context.Context, ids []string) (map[string]Schedule, error) {
+	scheduled, err := i.listSchedules(ctx)
+	if cloud.IsDenied(err) {
+		return nil, nil
+	}
+	wanted := map[string]bool{}
+	for _, id := range ids {
+		wanted[id] = true
+	}
+	maps.DeleteFunc(scheduled, func(id string, s Schedule) bool { return !wanted[id] || !s.Any })
+	return scheduled, err
+}
+
 // schedule answers all questions by one list of the events in the Region: there are few, often at the same
 // time.
 func (i *Instances) schedule(ctx context.Context, ids []string) []batch.Result[Schedule] {
+	scheduled, err := i.listSchedules(ctx)
+	return batch.Results(ids, scheduled, err)
+}
+
+func (i *Instances) listSchedules(ctx context.Context) (map[string]Schedule, error) {
 	var codes []string
 	for _, code := range types.EventCode("").Values() {
 		codes = append(codes, string(code))
@@ -180,7 +201,7 @@ func (i *Instances) schedule(ctx context.Context, ids []string) []batch.Result[S
 			scheduled[aws.ToString(one.InstanceId)] = scheduleOf(one.Events)
 		}
 	})
-	return batch.Results(ids, scheduled, err)
+	return scheduled, err
 }
 
 func scheduleOf(events []types.InstanceStatusEvent) (s Schedule) {

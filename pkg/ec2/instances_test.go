@@ -150,6 +150,15 @@ func TestScheduled(t *testing.T) {
 	second, err := s.ScheduleChange("instance-stop", late.NotBefore, spot)
 	must(t, err)
 	expect("scheduled", map[string]Schedule{onDemand: soon, spot: soon, block: none, unknown: none})
+	all, err := i.Schedules(bounded(t), []string{onDemand, block, unknown})
+	if err != nil || len(all) != 1 || !all[onDemand].NotBefore.Equal(soon.NotBefore) {
+		t.Errorf("of two instances: got %v, %v", all, err)
+	}
+	restore := s.Withdraw("", "ec2:DescribeInstanceStatus", 0)
+	if all, err := i.Schedules(bounded(t), []string{onDemand}); err != nil || len(all) != 0 {
+		t.Errorf("without the permission: got %v, %v", all, err)
+	}
+	restore()
 	must(t, s.CancelChange(first))
 	expect("the first is canceled", map[string]Schedule{onDemand: none, spot: late})
 	must(t, s.CompleteChange(second))
