@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	sdk "github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	"github.com/aws/smithy-go"
@@ -373,5 +374,26 @@ func TestWrap(t *testing.T) {
 	}
 	if err := wrap(nil, "do it"); err != nil {
 		t.Errorf("success is %v", err)
+	}
+}
+
+// attempts is a retryer that limits the rate of attempts, as the SDK's mode adaptive does.
+type attempts struct {
+	*retry.Standard
+	n *int
+}
+
+func (a attempts) GetAttemptToken(context.Context) (func(error) error, error) {
+	*a.n++
+	return func(error) error { return nil }, nil
+}
+
+// TestTerminateKeepsTheRateOfAttempts: a call that is retried only if AWS throttled it keeps what else the retryer does.
+func TestTerminateKeepsTheRateOfAttempts(t *testing.T) {
+	t.Parallel()
+	n := 0
+	_, client := simulate(t, func(o *sdk.Options) { o.Retryer = attempts{retry.NewStandard(), &n} })
+	if err := NewWriter(client).Terminate(bounded(t), instanceID); err == nil || n != 1 {
+		t.Errorf("%d attempts asked for a token; %v", n, err)
 	}
 }
