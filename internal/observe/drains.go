@@ -189,6 +189,12 @@ func (o *Observer) DrainProgressed(p drain.Progress) {
 	if waiting != "" {
 		c.Message += "; " + waiting
 	}
+	if p.Responders > 0 {
+		c.Message += fmt.Sprintf("; %d have eviction responders, which are not asked", p.Responders)
+	}
+	if p.Grouped > 0 {
+		c.Message += fmt.Sprintf("; %d are members of a PodGroup, and are evicted one by one", p.Grouped)
+	}
 	o.conditions.Report(p.Name, p.UID, c)
 }
 

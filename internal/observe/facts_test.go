@@ -194,6 +194,15 @@ func drainFacts() []fact {
 		{"DrainProgressed, blocked", func(r *recorder, s subject) { r.DrainProgressed(s.progress(5, some...)) }},
 		{"DrainProgressed, many budgets", func(r *recorder, s subject) { r.DrainProgressed(s.progress(5, many...)) }},
 		{"DrainProgressed, volumes", func(r *recorder, s subject) { r.DrainProgressed(s.progress(0, volumes...)) }},
+		{"DrainProgressed, uncoordinated", func(r *recorder, s subject) {
+			p := s.progress(5)
+			p.Responders, p.Grouped = 2, 3
+			r.DrainProgressed(p)
+		}},
+		{"PodEvicted, uncoordinated", func(r *recorder, s subject) {
+			s.pod.Coordination = drain.Coordination{Responders: true, PodGroup: "web/train"}
+			r.PodEvicted(s.target, drain.Removal{Pod: s.pod}, 3*time.Second)
+		}},
 		{"DrainProgressed, at the end", func(r *recorder, s subject) { r.DrainProgressed(s.progress(0)) }},
 		{"DrainEnded", func(r *recorder, s subject) { r.DrainEnded(s.target, drain.ByForce) }},
 		{"PodEvicted", func(r *recorder, s subject) { r.PodEvicted(s.target, drain.Removal{Pod: s.pod}, 3*time.Second) }},

@@ -30,6 +30,7 @@ type metrics struct {
 	forced        *prometheus.CounterVec
 	left          *prometheus.CounterVec
 	graceCuts     prometheus.Counter
+	uncoordinated *prometheus.CounterVec
 	refusals      *prometheus.CounterVec
 	waits         prometheus.Histogram
 	waiting       *prometheus.GaugeVec
@@ -136,6 +137,9 @@ func newMetrics(r promauto.Factory, outcomes []string) metrics {
 		left: counters(r, "pods_left_total",
 			"Pods on nodes whose drain has ended, by what kept them; put-back: by their controllers.",
 			"reason", drain.LeftReasons()),
+		uncoordinated: counters(r, "pods_uncoordinated_total",
+			"Pods that were evicted or deleted without asking their eviction responders, or apart from their PodGroup.",
+			"with", drain.Coordinations()),
 		graceCuts: counter(r, "grace_periods_cut_total",
 			"Pods that were evicted or deleted with less than their own grace period."),
 		refusals: counters(r, "evictions_refused_total", "Evictions that failed, by reason.",

@@ -16,6 +16,7 @@ func nameOf(p drain.Pod) string { return p.Namespace + "/" + p.Name }
 // PodEvicted records that the API server accepted the eviction of a pod.
 func (o *Observer) PodEvicted(t drain.Target, r drain.Removal, waited time.Duration) {
 	o.metrics.pods.WithLabelValues("evicted").Inc()
+	o.countUncoordinated(r.Pod)
 	o.metrics.waits.Observe(waited.Seconds())
 	o.log.Debug().Str("node", t.Name).Str("pod", nameOf(r.Pod)).Dur("waited", waited).Msg("pod evicted")
 	if !r.CutsGrace() {
@@ -24,6 +25,13 @@ func (o *Observer) PodEvicted(t drain.Target, r drain.Removal, waited time.Durat
 	o.graceCut(t, r)
 	o.events.OnPod(r.Pod.Namespace, r.Pod.Name, r.Pod.UID, reasonGraceCut, fmt.Sprintf(
 		"Evicted with a grace period of %s: node %s must be empty by %s", graceOf(r), t.Name, stamp(t.Deadline)), true)
+}
+
+// countUncoordinated counts a removal that nothing coordinates although something should.
+func (o *Observer) countUncoordinated(p drain.Pod) {
+	for _, with := range p.Coordination.With() {
+		o.metrics.uncoordinated.WithLabelValues(with).Inc()
+	}
 }
 
 // graceCut records that a pod got less than its own grace period.
@@ -104,6 +112,9 @@ func because(message string) string {
 // PodForced records that a pod was removed despite its budget or its opt-out.
 func (o *Observer) PodForced(t drain.Target, r drain.Removal) {
 	o.metrics.forced.WithLabelValues(string(r.Reason)).Inc()
+	if !r.LastCall { // else PodEvicted has counted it
+		o.countUncoordinated(r.Pod)
+	}
 	grace := cmp.Or(r.Grace, r.Pod.Grace)
 	e := o.log.Warn().Str("node", t.Name).Str("pod", nameOf(r.Pod)).Str("reason", string(r.Reason)).
 		Strs("budgets", r.Pod.Budgets).Dur("grace", grace)

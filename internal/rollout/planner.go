@@ -227,11 +227,15 @@ func (p *Planner) clusterFacts(
 		if node != nil && a.verdicts[i.ID].Outdated {
 			load := loads[node.Name]
 			facts.Blocking = append(facts.Blocking, load.Blocking...)
+			facts.Responders = append(facts.Responders, load.Responders...)
+			facts.PodGroups = append(facts.PodGroups, load.PodGroups...)
 			longest = max(longest, load.LongestGrace)
 		}
 	}
-	slices.Sort(facts.Blocking)
-	facts.Blocking = slices.Compact(facts.Blocking)
+	for _, names := range []*[]string{&facts.Blocking, &facts.Responders, &facts.PodGroups} {
+		slices.Sort(*names)
+		*names = slices.Compact(*names)
+	}
 	return facts, longest
 }
 

@@ -53,6 +53,9 @@ type Load struct {
 	Blocking     []string      `json:"blocking,omitempty"` // namespace/name of budgets that allow no disruption of a pod there.
 	LongestGrace time.Duration `json:"-"`
 
+	Responders []string `json:"-"` // namespace/name of pods with eviction responders, the first maxBlocked of them.
+	PodGroups  []string `json:"-"` // namespace/name of the PodGroups of pods, the first maxBlocked of them.
+
 	Blocked []BlockedPod `json:"-"` // Pods that Blocking blocks, the first maxBlocked of them.
 
 	owned map[types.UID][]string // namespace and name of the pods, by their controllers

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kubectl/pkg/util/podutils"
+
+	"github.com/node-drainer/node-drainer/pkg/drain"
 )
 
 const (
@@ -166,6 +168,7 @@ func (c *counter) add(p *corev1.Pod) {
 		load.owned[owner.UID] = append(load.owned[owner.UID], p.Namespace+"/"+p.Name)
 	}
 	load.LongestGrace = max(load.LongestGrace, grace(p))
+	load.coordinate(p)
 	blocked := BlockedPod{Pod: p.Namespace + "/" + p.Name}
 	for _, b := range c.budgets[p.Namespace] {
 		if !b.blocks(p) {
@@ -178,5 +181,16 @@ func (c *counter) add(p *corev1.Pod) {
 	}
 	if len(blocked.Budgets) > 0 && len(load.Blocked) < maxBlocked {
 		load.Blocked = append(load.Blocked, blocked)
+	}
+}
+
+// coordinate adds with what the eviction of the pod should be coordinated.
+func (l *Load) coordinate(p *corev1.Pod) {
+	c := drain.CoordinationOf(p)
+	if c.Responders && len(l.Responders) < maxBlocked {
+		l.Responders = append(l.Responders, p.Namespace+"/"+p.Name)
+	}
+	if c.PodGroup != "" && len(l.PodGroups) < maxBlocked && !slices.Contains(l.PodGroups, c.PodGroup) {
+		l.PodGroups = append(l.PodGroups, c.PodGroup)
 	}
 }

@@ -42,6 +42,14 @@ func owned(kind string) func(*corev1.Pod) {
 
 func phase(of corev1.PodPhase) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Status.Phase = of } }
 
+func grouped(p *corev1.Pod) {
+	p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: new("train")}
+}
+
+func responders(p *corev1.Pod) {
+	p.ManagedFields = []metav1.ManagedFieldsEntry{{FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:evictionResponders":{}}}`)}}
+}
+
 func unready(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse }
 
 func deleted(p *corev1.Pod) {
@@ -81,6 +89,8 @@ func TestLoads(t *testing.T) {
 		{"a mirror pod", []runtime.Object{pod("p", "a", "web", func(p *corev1.Pod) {
 			p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
 		})}, Load{}},
+		{"a pod with eviction responders", []runtime.Object{pod("p", "a", "web", responders)}, Load{Pods: 1, LongestGrace: half, Responders: []string{"shop/p"}}},
+		{"pods of a PodGroup", []runtime.Object{pod("p", "a", "web", grouped), pod("q", "a", "web", grouped)}, Load{Pods: 2, LongestGrace: half, PodGroups: []string{"shop/train"}}},
 		{"finished pods", []runtime.Object{pod("p", "a", "web", phase(corev1.PodSucceeded)), pod("q", "a", "web", phase(corev1.PodFailed))}, Load{}},
 		{"the longest grace period", []runtime.Object{pod("p", "a", "web", gracePeriod(600)), pod("q", "a", "web", gracePeriod(0)), pod("r", "a", "web", owned("DaemonSet"), gracePeriod(900))}, Load{Pods: 2, LongestGrace: 10 * time.Minute}},
 		{"a budget that allows nothing, once", []runtime.Object{pod("p", "a", "web"), pod("q", "a", "web"), pdb("web", "web", 0, 2)}, Load{Pods: 2, Blocking: []string{"shop/web"}, LongestGrace: half, Blocked: []BlockedPod{{"shop/p", []string{"shop/web"}}, {"shop/q", []string{"shop/web"}}}}},

@@ -156,7 +156,7 @@ func (r *rules) pod(p *corev1.Pod) Pod {
 		out.WaitReason, out.WaitUntil = r.waitReason(p)
 	}
 	out.Brief, out.Unmounts = isDaemon(p) && out.WaitReason == "", servesVolumes(p)
-	out.HandOver = r.handOver(p)
+	out.HandOver, out.Coordination = r.handOver(p), CoordinationOf(p)
 	return out
 }
 

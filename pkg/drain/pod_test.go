@@ -22,6 +22,31 @@ func newTestRules(t *testing.T, change func(*Config)) *rules {
 
 func usual(*Config) {}
 
+// TestCoordination: who is to be asked about an eviction.
+func TestCoordination(t *testing.T) {
+	responders := func(p *corev1.Pod) {
+		p.ManagedFields = []metav1.ManagedFieldsEntry{{
+			Manager: "kube-controller-manager", Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1",
+			FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:containers":{},"f:evictionResponders":{"k:{\"name\":\"x/y\"}":{}}}}`),
+		}}
+	}
+	member := func(p *corev1.Pod) { p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: new("train")} }
+	for name, tt := range map[string]struct {
+		change func(*corev1.Pod)
+		want   Coordination
+	}{
+		"with nobody":              {named, Coordination{}},
+		"with eviction responders": {responders, Coordination{Responders: true}},
+		"with its PodGroup":        {member, Coordination{PodGroup: "x/train"}},
+	} {
+		p := runningPod("a")
+		tt.change(p)
+		if got := newTestRules(t, usual).pod(p).Coordination; got != tt.want {
+			t.Errorf("%s: got %+v", name, got)
+		}
+	}
+}
+
 func TestClassifyPods(t *testing.T) {
 	controlled := func(by *metav1.OwnerReference) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { p.OwnerReferences = []metav1.OwnerReference{*by} }

@@ -51,6 +51,8 @@ type Progress struct {
 	// ForcedAt is when the first of the pods is forced that wait for a budget or a webhook, or is left; zero if none
 	// waits.
 	ForcedAt time.Time
+	// Responders and Grouped are how many of the pods that are left have eviction responders, or are members of a PodGroup.
+	Responders, Grouped int
 }
 
 // WaitCount is what some pods of a node wait for, or the node itself.
@@ -177,6 +179,14 @@ func (p *progressReporter) report(step Step, total int) (again time.Time) {
 	}
 	now := Progress{Target: p.target(), Total: total, Left: len(step.Left), Waiting: countWaits(step)}
 	now.ForcedAt = forcedAt(step.Wait, schedule{since: now.Since, deadline: now.Deadline, policy: p.policy})
+	for _, pod := range step.Left {
+		if pod.Coordination.Responders {
+			now.Responders++
+		}
+		if pod.Coordination.PodGroup != "" {
+			now.Grouped++
+		}
+	}
 	next := p.lastAt.Add(progressInterval)
 	switch {
 	case now.equal(p.last):
@@ -212,7 +222,7 @@ func forcedAt(waits []Waiting, t schedule) (at time.Time) {
 // equal compares what is reported.
 func (p Progress) equal(o Progress) bool {
 	return p.Name == o.Name && p.Deadline.Equal(o.Deadline) && p.ForcedAt.Equal(o.ForcedAt) && p.Total == o.Total &&
-		p.Left == o.Left && slices.Equal(p.Waiting, o.Waiting)
+		p.Left == o.Left && p.Responders == o.Responders && p.Grouped == o.Grouped && slices.Equal(p.Waiting, o.Waiting)
 }
 
 // reportWait reports a pod that has waited for DRAIN_BLOCKED_AFTER for the same thing, and one that a misconfigured

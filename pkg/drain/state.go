@@ -44,6 +44,7 @@ type Pod struct {
 	Budgets      []string      // the PodDisruptionBudgets that protect it, as NAMESPACE/NAME
 	Try          Try
 	HandOver     HandOver
+	Coordination Coordination
 }
 
 // StayReason is why a pod need not leave the node.

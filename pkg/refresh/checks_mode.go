@@ -9,6 +9,22 @@ import (
 	"github.com/node-drainer/node-drainer/internal/text"
 )
 
+func isUncoordinated(_ Group, f Facts) bool {
+	return f.Cluster != nil && len(f.Cluster.Responders)+len(f.Cluster.PodGroups) > 0
+}
+
+// warnUncoordinated reports pods whose eviction should be coordinated with others.
+func warnUncoordinated(_ Group, f Facts) (Level, string) {
+	var found []string
+	if pods := f.Cluster.Responders; len(pods) > 0 {
+		found = append(found, "pods whose eviction responders are not asked: "+list(pods))
+	}
+	if groups := f.Cluster.PodGroups; len(groups) > 0 {
+		found = append(found, "PodGroups whose members are evicted one by one: "+list(groups))
+	}
+	return Warn, strings.Join(found, "; ")
+}
+
 func checkMaintenancePolicy(g Group, f Facts) (Level, string) {
 	switch {
 	case g.Maintenance.Account:

@@ -157,6 +157,7 @@ func nodegroupChecks() []check {
 		{CheckBudgets, checkNodegroupBudgets, withKubernetes},
 		{"grace-period", checkGrace, withKubernetes},
 		{"single-replicas", checkSingleReplicas, withKubernetes},
+		{"uncoordinated", warnUncoordinated, isUncoordinated},
 		{"nodes", checkNodes, withKubernetes},
 		{name: "self", find: checkSelf},
 		{name: "outdated", find: checkOutdated},

@@ -78,6 +78,9 @@ type ClusterFacts struct {
 	Blocking []string // Disruption budgets of pods on the group's nodes that allow nothing: namespace/name.
 	Single   []string // Pods on the group's nodes that are the only one of their controller: namespace/name.
 
+	Responders []string // Pods on outdated nodes whose eviction responders an eviction does not ask: namespace/name.
+	PodGroups  []string // PodGroups of pods on outdated nodes, whose members are evicted one by one: namespace/name.
+
 	SingleUnknown error    // Why Single could not be read.
 	Missing       []string // Instances in service without a Node, or whose Node is not Ready.
 }
@@ -179,6 +182,7 @@ func checks() []check {
 		{name: "kept", find: checkKept},
 		{"warm-pool", checkWarmPool, func(g Group, _ Facts) bool { return g.WarmPool }},
 		{CheckBudgets, checkBudgets, withKubernetes},
+		{"uncoordinated", warnUncoordinated, isUncoordinated},
 		{"nodes", checkNodes, withKubernetes},
 		{name: "self", find: checkSelf},
 		{name: "outdated", find: checkOutdated},
