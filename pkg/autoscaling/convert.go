@@ -33,6 +33,9 @@ func toGroup(g types.AutoScalingGroup) refresh.Group {
 		LargestWeight: slices.Max(append(weights(g), 0)),
 		LoadBalanced:  len(g.LoadBalancerNames)+len(g.TargetGroupARNs)+len(g.TrafficSources) > 0,
 	}
+	if p := g.InstanceLifecyclePolicy; p != nil && p.RetentionTriggers != nil {
+		out.Retains = p.RetentionTriggers.TerminateHookAbandon == types.RetentionActionRetain
+	}
 	if p := g.AvailabilityZoneImpairmentPolicy; p != nil && aws.ToBool(p.ZonalShiftEnabled) {
 		out.IgnoresImpaired = p.ImpairedZoneHealthCheckBehavior == types.ImpairedZoneHealthCheckBehaviorIgnoreUnhealthy
 	}

@@ -43,6 +43,12 @@ func impaired(enabled bool, behavior types.ImpairedZoneHealthCheckBehavior) type
 	}}
 }
 
+func retaining(a types.RetentionAction) types.AutoScalingGroup {
+	return types.AutoScalingGroup{InstanceLifecyclePolicy: &types.InstanceLifecyclePolicy{
+		RetentionTriggers: &types.RetentionTriggers{TerminateHookAbandon: a},
+	}}
+}
+
 func TestToGroup(t *testing.T) {
 	t.Parallel()
 	type group = types.AutoScalingGroup
@@ -79,6 +85,8 @@ func TestToGroup(t *testing.T) {
 		{"the group's default warmup has priority, also one of 0", group{HealthCheckGracePeriod: aws.Int32(300), DefaultInstanceWarmup: aws.Int32(0)}, refresh.Group{}},
 		{"a maintenance policy", maintained(90, 110), refresh.Group{Maintenance: refresh.Maintenance{MinHealthy: new(90), MaxHealthy: new(110)}}},
 		{"a maintenance policy that was cleared", maintained(-1, -1), refresh.Group{}},
+		{"retained if a hook is abandoned", retaining(types.RetentionActionRetain), refresh.Group{Retains: true}},
+		{"terminated if a hook is abandoned", retaining(types.RetentionActionTerminate), refresh.Group{}},
 		{"managed by a service", group{Operator: &types.Operator{Principal: aws.String("eks.amazonaws.com")}}, refresh.Group{Operator: "eks.amazonaws.com"}},
 		{"unhealthy instances are ignored during a zonal shift", impaired(true, types.ImpairedZoneHealthCheckBehaviorIgnoreUnhealthy), refresh.Group{IgnoresImpaired: true}},
 		{"unhealthy instances are replaced during a zonal shift", impaired(true, types.ImpairedZoneHealthCheckBehaviorReplaceUnhealthy), refresh.Group{}},

@@ -2,10 +2,11 @@ package event
 
 // The detail-types of source aws.ec2 that are parsed (EC2 user guide, "Automate Amazon EC2 using
 // EventBridge", "Monitor interruptible Capacity Reservations", "Monitor Capacity Blocks using EventBridge").
-// Two of them have been documented under two names; both are parsed.
+// Three of them have been documented under two names; both are parsed.
 const (
 	spotWarning           = "EC2 Spot Instance Interruption Warning"
 	rebalance             = "EC2 Instance Rebalance Recommendation"
+	rebalanceSpot         = "EC2 Spot Instance Rebalance Recommended"
 	stateChange           = "EC2 Instance State-change Notification"
 	reservationWarning    = "EC2 Capacity Reservation Instance Interruption Warning"
 	reservationWarningOld = "EC2 Interruptible Capacity Reservation Instance Interruption Warning"
@@ -25,7 +26,7 @@ func fromEC2(detailType string, detail *fields, e Event) (Event, error) {
 		e.Kind = CapacityReservationInterruption
 		e.State = detail.word("instance-action")
 		e.Deadline = detail.iso("instance-termination-time", e.At.Add(ReservationNotice))
-	case rebalance:
+	case rebalance, rebalanceSpot:
 		e.Kind = RebalanceRecommendation
 	case stateChange:
 		e.Kind = StateChange

@@ -1,6 +1,7 @@
 package event
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -20,6 +21,8 @@ const (
 // affects. A change of other resources, for example dedicated hosts, is a Notice.
 func fromHealth(detailType string, detail *fields, e Event) ([]Event, error) {
 	scheduled := detail.text("service") == "EC2" && detail.text("eventTypeCategory") == scheduledChange
+	// In the management account of an organization, region is that of the copy, and this that of the instances.
+	e.Region = cmp.Or(detail.text("eventRegion"), e.Region)
 	if detail.err != nil {
 		return nil, detail.err
 	}

@@ -180,6 +180,7 @@ func TestParse(t *testing.T) {
 	check("two minutes after its own time, whatever zone its ARN names", "bridge-spot.json",
 		bridged(event.SpotInterruption, ofInstance("terminate", at(120))))
 	check("no deadline", "bridge-rebalance.json", bridged(event.RebalanceRecommendation, ofInstance("", time.Time{})))
+	check("the same by another name", "bridge-rebalance-spot.json", bridged(event.RebalanceRecommendation, ofInstance("", time.Time{})))
 	check("no deadline", "bridge-state.json", bridged(event.StateChange, ofInstance("shutting-down", time.Time{})))
 	check("one event for each instance, once, and none for a host", "bridge-health.json",
 		change(event.ScheduledChange, instance, rebootCode), change(event.ScheduledChange, other, rebootCode))
@@ -277,6 +278,15 @@ func expect(t *testing.T, form string, body []byte, want ...event.Event) {
 }
 
 // TestParseDeadlines: unusual warnings that are valid.
+// TestRegionOfHealthEvent: the management account of an organization gets copies in a Region of its own.
+func TestRegionOfHealthEvent(t *testing.T) {
+	t.Parallel()
+	events, err := event.Parse(edit(t, read(t, "bridge-health.json"), "region", "us-west-2"))
+	if err != nil || events[0].Region != "eu-west-1" {
+		t.Errorf("got %+v, %v", events, err)
+	}
+}
+
 func TestParseDeadlines(t *testing.T) {
 	reservation, block := read(t, "bridge-reservation.json"), read(t, "bridge-block.json")
 	closed := read(t, "bridge-health-closed.json")

@@ -21,7 +21,7 @@ func Source(k Kind) (source string, detailTypes []string) {
 		LifecycleTerminating:            {sourceGroups, []string{terminateAction}},
 		LifecycleLaunching:              {sourceGroups, []string{launchAction}},
 		SpotInterruption:                {sourceEC2, []string{spotWarning}},
-		RebalanceRecommendation:         {sourceEC2, []string{rebalance}},
+		RebalanceRecommendation:         {sourceEC2, []string{rebalance, rebalanceSpot}},
 		StateChange:                     {sourceEC2, []string{stateChange}},
 		CapacityReservationInterruption: {sourceEC2, []string{reservationWarning, reservationWarningOld}},
 		CapacityBlockExpiration:         {sourceEC2, []string{blockWarning, blockWarningOld}},

@@ -9,6 +9,12 @@ import (
 	"github.com/node-drainer/node-drainer/internal/text"
 )
 
+// warnRetention reports a policy by which old instances may stay. Source: InstanceLifecyclePolicy in the API reference.
+func warnRetention(Group, Facts) (Level, string) {
+	return Warn, "the group retains an instance if a terminating hook is abandoned, or ends by the default result ABANDON: it " +
+		"runs on until somebody terminates it, and the rollout ends with the exit code 7"
+}
+
 func isUncoordinated(_ Group, f Facts) bool {
 	return f.Cluster != nil && len(f.Cluster.Responders)+len(f.Cluster.PodGroups) > 0
 }

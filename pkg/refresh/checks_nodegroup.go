@@ -143,6 +143,11 @@ func checkNodegroupSuspended(g Group, _ Facts) (Level, string) {
 	}
 }
 
+func warnManagedWarmPool(Group, Facts) (Level, string) {
+	return Warn, "the node group has a warm pool, which EKS manages: whether an update replaces its instances is not " +
+		"documented, so that outdated ones may enter service later"
+}
+
 // nodegroupChecks are all checks of ModeNodegroup, in their order.
 func nodegroupChecks() []check {
 	inZones := func(g Group, _ Facts) bool { return len(g.Nodegroup.Subnets) > 0 }
@@ -157,6 +162,7 @@ func nodegroupChecks() []check {
 		{CheckBudgets, checkNodegroupBudgets, withKubernetes},
 		{"grace-period", checkGrace, withKubernetes},
 		{"single-replicas", checkSingleReplicas, withKubernetes},
+		{"warm-pool", warnManagedWarmPool, func(g Group, _ Facts) bool { return g.WarmPool }},
 		{"uncoordinated", warnUncoordinated, isUncoordinated},
 		{"nodes", checkNodes, withKubernetes},
 		{name: "self", find: checkSelf},

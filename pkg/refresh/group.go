@@ -22,6 +22,7 @@ type Group struct {
 	IgnoresImpaired   bool // During a zonal shift, unhealthy instances in the zone are not replaced.
 	LoadBalanced      bool // It registers its instances with a load balancer, target group or other traffic source.
 	Weighted          bool // Its numbers are of capacity units instead: one instance may be several.
+	Retains           bool // It retains an instance whose termination a hook abandons.
 	LargestWeight     int  // The most capacity units of one of its types; 0 if it names no weights.
 
 	Nodegroup *Nodegroup // What EKS says of its managed node group; nil unless that was asked for.

@@ -126,6 +126,12 @@ func TestNodegroupPreflight(t *testing.T) {
 		}
 	}
 	g := managed(none)
+	g.WarmPool = true
+	if pool := slices.IndexFunc(Preflight(g, Facts{Mode: ModeNodegroup}), func(f Finding) bool {
+		return f.Check == "warm-pool" && f.Level == Warn && strings.Contains(f.Text, "EKS manages")
+	}); pool < 0 {
+		t.Error("a warm pool is not reported")
+	}
 	for process, level := range map[string]Level{"Launch": Refuse, "Terminate": Refuse, "AZRebalance": Warn} {
 		g.Suspended = []string{process}
 		if got, text := checkNodegroupSuspended(g, Facts{}); got != level || !strings.Contains(text, process) {

@@ -180,6 +180,7 @@ func checks() []check {
 		{name: "protected", find: checkProtected},
 		{name: "standby", find: checkStandby},
 		{name: "kept", find: checkKept},
+		{"retention", warnRetention, func(g Group, _ Facts) bool { return g.Retains }},
 		{"warm-pool", checkWarmPool, func(g Group, _ Facts) bool { return g.WarmPool }},
 		{CheckBudgets, checkBudgets, withKubernetes},
 		{"uncoordinated", warnUncoordinated, isUncoordinated},

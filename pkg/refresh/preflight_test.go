@@ -165,6 +165,8 @@ func TestPreflight(t *testing.T) {
 		{"maintenance-policy", "there is none", u, noPolicy, Refuse, "set a policy of 100% to 134%"},
 		{"maintenance-policy", "there is none, for batches of two", u, all(noPolicy, func(s *subject) { s.Batch = 2 }), Refuse, "100% to 167%"},
 		{"maintenance-policy", "there is none, but a surge", u, all(noPolicy, func(s *subject) { s.Surge = 1 }), OK, "raised by 1"},
+		{"retention", "by the group", r, func(s *subject) { s.Retains = true }, Warn, "exit code 7"},
+		{"retention", "by none", r, nil, none, ""},
 		{"uncoordinated", "nothing", r, func(s *subject) { s.Cluster = &ClusterFacts{} }, none, ""},
 		{"uncoordinated", "pods", u, func(s *subject) {
 			s.Cluster = &ClusterFacts{Responders: []string{"shop/db-0"}, PodGroups: []string{"ml/train"}}

@@ -99,14 +99,22 @@ type groupXML struct {
 	DesiredCapacity           int
 	AvailabilityZones         []string `xml:"AvailabilityZones>member"`
 	HealthCheckGracePeriod    int
-	WarmPoolConfiguration     *poolXML         `xml:",omitempty"`
-	LaunchTemplate            *templateSpecXML `xml:",omitempty"`
-	MixedInstancesPolicy      *mixedXML        `xml:",omitempty"`
-	InstanceMaintenancePolicy *policyXML       `xml:",omitempty"`
-	Instances                 []memberXML      `xml:"Instances>member"`
-	SuspendedProcesses        []suspendedXML   `xml:"SuspendedProcesses>member"`
-	Tags                      []tagXML         `xml:"Tags>member"`
-	Status                    string           `xml:",omitempty"`
+	WarmPoolConfiguration     *poolXML            `xml:",omitempty"`
+	LaunchTemplate            *templateSpecXML    `xml:",omitempty"`
+	MixedInstancesPolicy      *mixedXML           `xml:",omitempty"`
+	InstanceMaintenancePolicy *policyXML          `xml:",omitempty"`
+	InstanceLifecyclePolicy   *lifecyclePolicyXML `xml:",omitempty"`
+	Instances                 []memberXML         `xml:"Instances>member"`
+	SuspendedProcesses        []suspendedXML      `xml:"SuspendedProcesses>member"`
+	Tags                      []tagXML            `xml:"Tags>member"`
+	Status                    string              `xml:",omitempty"`
+}
+
+// retain is what InstanceLifecyclePolicy has happen to instances whose termination is abandoned.
+const retain = "retain"
+
+type lifecyclePolicyXML struct {
+	TerminateHookAbandon string `xml:"RetentionTriggers>TerminateHookAbandon"`
 }
 
 type policyXML struct {
@@ -133,6 +141,9 @@ func (a groupAPI) groupWire(g *group) groupXML {
 	out.LaunchTemplate, out.MixedInstancesPolicy = a.catalog.sourceWire(g.source)
 	if g.pool != nil {
 		out.WarmPoolConfiguration = &poolXML{g.pool.minSize, g.pool.rests}
+	}
+	if g.retain {
+		out.InstanceLifecyclePolicy = &lifecyclePolicyXML{retain}
 	}
 	if g.policy != nil {
 		out.InstanceMaintenancePolicy = &policyXML{g.policy.min, g.policy.max}
