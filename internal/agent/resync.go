@@ -148,8 +148,8 @@ func (r *resyncer) checkMaintenance(ctx context.Context, nodes []node.Node) erro
 	})
 }
 
-// findMaintenance starts what the message about scheduled maintenance starts: it may be lost. The handler asks EC2 again,
-// as for a message.
+// findMaintenance starts what the message about scheduled maintenance starts: it may be lost. The handler asks EC2
+// again, as for a message.
 func (r *resyncer) findMaintenance(ctx context.Context, nodes []node.Node) error {
 	unannounced := r.maintenance.unannounced(nodes)
 	if len(unannounced) == 0 {

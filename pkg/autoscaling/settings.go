@@ -15,7 +15,7 @@ import (
 const (
 	// ActionSettings is the permission for DescribeAccountSettings.
 	ActionSettings = "autoscaling:DescribeAccountSettings"
-	// settingsPages is the most pages of account settings that are read, of 50 settings each. In 2026 there is one setting.
+	// settingsPages is the most pages of account settings that are read, of 50 settings each. In 2026 there is one.
 	settingsPages = 20
 )
 

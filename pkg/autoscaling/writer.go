@@ -93,7 +93,7 @@ func onlyThrottled(o *sdk.Options) { o.Retryer = throttledRetryer{o.Retryer} }
 
 type throttledRetryer struct{ aws.Retryer }
 
-// GetAttemptToken is the wrapped retryer's. Without it the SDK takes this for a retryer that limits no rate of attempts.
+// GetAttemptToken is the wrapped retryer's. Without it the SDK takes this for one that limits no rate of attempts.
 func (r throttledRetryer) GetAttemptToken(ctx context.Context) (func(error) error, error) {
 	if limits, ok := r.Retryer.(aws.RetryerV2); ok {
 		return limits.GetAttemptToken(ctx)

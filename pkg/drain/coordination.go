@@ -12,13 +12,13 @@ import (
 type Coordination struct {
 	// Responders: the pod names evictionResponders, which only an EvictionRequest asks (Kubernetes 1.37, alpha).
 	Responders bool
-	// PodGroup is the PodGroup of which the pod is a member, as NAMESPACE/NAME; empty if of none. The other members may be
-	// useless without it.
+	// PodGroup is the PodGroup of which the pod is a member, as NAMESPACE/NAME; empty if of none. The other members may
+	// be useless without it.
 	PodGroup string
 }
 
-// CoordinationOf returns that of the pod. Its type has no field for evictionResponders yet; whoever has set the field is
-// in managedFields.
+// CoordinationOf returns that of the pod. Its type has no field for evictionResponders yet; whoever has set the field
+// is in managedFields.
 func CoordinationOf(p *corev1.Pod) (c Coordination) {
 	c.Responders = slices.ContainsFunc(p.ManagedFields, func(f metav1.ManagedFieldsEntry) bool {
 		return f.Subresource == "" && f.FieldsV1 != nil &&

@@ -51,7 +51,8 @@ type Progress struct {
 	// ForcedAt is when the first of the pods is forced that wait for a budget or a webhook, or is left; zero if none
 	// waits.
 	ForcedAt time.Time
-	// Responders and Grouped are how many of the pods that are left have eviction responders, or are members of a PodGroup.
+	// Responders and Grouped are how many of the pods that are left have eviction responders, or are members of a
+	// PodGroup.
 	Responders, Grouped int
 }
 

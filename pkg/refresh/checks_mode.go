@@ -11,8 +11,8 @@ import (
 
 // warnRetention reports a policy by which old instances may stay. Source: InstanceLifecyclePolicy in the API reference.
 func warnRetention(Group, Facts) (Level, string) {
-	return Warn, "the group retains an instance if a terminating hook is abandoned, or ends by the default result ABANDON: it " +
-		"runs on until somebody terminates it, and the rollout ends with the exit code 7"
+	return Warn, "the group retains an instance if a terminating hook is abandoned, or ends by the default result " +
+		"ABANDON: it runs on until somebody terminates it, and the rollout ends with the exit code 7"
 }
 
 func isUncoordinated(_ Group, f Facts) bool {
@@ -51,8 +51,8 @@ func checkMaintenancePolicy(g Group, f Facts) (Level, string) {
 func checkAccountSetting(g Group, _ Facts) (Level, string) {
 	m := g.Maintenance
 	if m.Unknown != nil {
-		return Warn, fmt.Sprintf("whether the account setting %s is enabled cannot be read, so that it counts as disabled: %v",
-			LaunchBeforeTerminate, m.Unknown)
+		return Warn, fmt.Sprintf("whether the account setting %s is enabled cannot be read, so that it counts as "+
+			"disabled: %v", LaunchBeforeTerminate, m.Unknown)
 	}
 	return OK, fmt.Sprintf("the group has no maintenance policy, and the account setting %s is enabled: between %d%% and "+
 		"about %d%% of the desired capacity are kept", LaunchBeforeTerminate, *m.MinHealthy, *m.MaxHealthy)

@@ -57,9 +57,9 @@ type Maintenance struct {
 // LaunchBeforeTerminate is the account setting that has groups without a maintenance policy launch first.
 const LaunchBeforeTerminate = "launchBeforeTerminate"
 
-// AccountMaintenance is the policy of groups without one while LaunchBeforeTerminate is enabled. Its minimum is documented;
-// the maximum is assumed to be that of the console's option "Launch before terminating". Source: "Launch replacement
-// instances before terminating old ones" in the user guide.
+// AccountMaintenance is the policy of groups without one while LaunchBeforeTerminate is enabled. Its minimum is
+// documented; the maximum is assumed to be that of the console's option "Launch before terminating". Source: "Launch
+// replacement instances before terminating old ones" in the user guide.
 func AccountMaintenance() Maintenance {
 	return Maintenance{MinHealthy: new(100), MaxHealthy: new(110), Account: true}
 }
