@@ -127,8 +127,8 @@ func TestTheImageNamesItsRegistry(t *testing.T) {
 	}
 }
 
-// TestTheHookNames: the hooks that pages create, complete and delete are those that the agent answers after the command
-// for Helm in docs/install.md.
+// TestTheHookNames: the hooks that pages create, complete, delete, list and let EventBridge deliver are those that the
+// agent answers after the command for Helm in docs/install.md.
 func TestTheHookNames(t *testing.T) {
 	t.Parallel()
 	pages := Pages(t)
@@ -137,16 +137,67 @@ func TestTheHookNames(t *testing.T) {
 		t.Fatal("docs/install.md sets no config.hook.names")
 	}
 	names, found := strings.Split(answered[1], ","), 0
-	for name, page := range pages {
-		for shown := range find(page, `--lifecycle-hook-name ([\w-]+)`) {
-			found++
-			if !slices.Contains(names, shown) {
-				t.Errorf("%s has the hook %s, and the agent of docs/install.md answers %s", name, shown, answered[1])
+	// A flag of the AWS CLI, a rule's pattern, HOOK_NAMES, and a message of the agent.
+	for _, pattern := range []string{
+		`--lifecycle-hook-name ([\w-]+)`, `"LifecycleHookName": \[([^\]]*)\]`,
+		"HOOK_NAMES(?:`\\*\\*)?(?:=| lists [^`]*`)([\\w,-]+)", `\(hook ([\w-]+) of group workers`,
+	} {
+		before := found
+		for name, page := range pages {
+			for shown := range find(page, pattern) {
+				found++
+				for hook := range strings.SplitSeq(shown, ",") {
+					if hook = strings.Trim(hook, `" `); !slices.Contains(names, hook) {
+						t.Errorf("%s has the hook %s, and the agent of docs/install.md answers %s", name, hook, answered[1])
+					}
+				}
+			}
+		}
+		if found == before {
+			t.Errorf("no page has %s", pattern)
+		}
+	}
+}
+
+// TestTheRoleOfHooks: one role sends the messages of hooks, on all pages.
+func TestTheRoleOfHooks(t *testing.T) {
+	t.Parallel()
+	const role = "arn:aws:iam::123456789012:role/node-drainer-hooks"
+	found := 0
+	for name, page := range Pages(t) {
+		sent := find(page, `(?s)put-lifecycle-hook.*?--role-arn (\S+)`).and(find(page, `HookRoleArn=(\S+)`)).
+			and(find(page, `"aws:PrincipalArn": \["([^"]+)"`))
+		for shown := range sent {
+			if found++; shown != role {
+				t.Errorf("%s has the role %s for hooks, other pages %s", name, shown, role)
 			}
 		}
 	}
-	if found < 4 {
-		t.Errorf("only %d hooks were found", found)
+	if found < 3 {
+		t.Errorf("only %d roles were found", found)
+	}
+}
+
+// TestTheNamespace: what pages create and look at is in the namespace of the installation, which the roles of AWS name.
+func TestTheNamespace(t *testing.T) {
+	t.Parallel()
+	const namespace = "kube-system" // The default of the Terraform module and the templates.
+	others := map[string]bool{"ci": true, "shop": true} // of a trigger, and of a workload
+	found := 0
+	for name, page := range Pages(t) {
+		for _, pattern := range []string{
+			`node-drainer[^\n]*(?:--namespace|-n) ([a-z-]+)`, `(?:--namespace|-n) ([a-z-]+)[^\n]*node-drainer`,
+			`namespaceSelector: [^\n]*kubernetes\.io/metadata\.name: ([\w-]+)`,
+		} {
+			for shown := range find(page, pattern) {
+				if found++; shown != namespace && !others[shown] {
+					t.Errorf("%s has the namespace %s, other pages %s", name, shown, namespace)
+				}
+			}
+		}
+	}
+	if found < 10 {
+		t.Errorf("only %d namespaces were found", found)
 	}
 }
 
