@@ -181,7 +181,7 @@ func TestTheRoleOfHooks(t *testing.T) {
 // TestTheNamespace: what pages create and look at is in the namespace of the installation, which the roles of AWS name.
 func TestTheNamespace(t *testing.T) {
 	t.Parallel()
-	const namespace = "kube-system" // The default of the Terraform module and the templates.
+	const namespace = "kube-system"                     // The default of the Terraform module and the templates.
 	others := map[string]bool{"ci": true, "shop": true} // of a trigger, and of a workload
 	found := 0
 	for name, page := range Pages(t) {
