@@ -121,7 +121,9 @@ func directHook(f Facts, group, name string) string {
 }
 
 // toQueue are the settings of a hook that sends to the queue.
-func toQueue(f Facts) string { return "--notification-target-arn " + queueARNOf(f) + " --role-arn " + hookRole(f) }
+func toQueue(f Facts) string {
+	return "--notification-target-arn " + queueARNOf(f) + " --role-arn " + hookRole(f)
+}
 
 // setHook changes settings of a hook: PutLifecycleHook leaves those that it does not name.
 func setHook(f Facts, group, name, setting string) string {
