@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/internal/rollout"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
@@ -18,6 +20,8 @@ type executor struct {
 	environ        map[string]string
 	stdout, stderr io.Writer
 	settings       *settings
+	aws            aws.Config    // when the clients were made
+	patience       time.Duration // until a note says that AWS does not answer
 }
 
 // execute runs an operation, and returns the exit code, which is at least 1 with an error.
@@ -33,6 +37,7 @@ func (e *executor) execute(ctx context.Context, op operation) (code int, err err
 		return 0, err
 	}
 	defer c.close()
+	defer c.silence.Stop()
 	r := e.reporter()
 	switch op {
 	case opStatus:
@@ -58,14 +63,14 @@ func (e *executor) plan(ctx context.Context, c *clients, r report.Reporter) (cod
 	if err != nil {
 		return 0, err
 	}
-	if r.Plan(plans); r.Err() != nil {
-		return 0, fmt.Errorf("write the plan: %w", r.Err())
-	}
-	if err := e.summarize(report.PlanSummary(plans)); err != nil {
-		return 0, err
-	}
 	if e.settings.detailed {
 		code = detailedExitCode(plans, c.config.Allow)
+	}
+	if err := e.summarize(report.PlanSummary(plans)); err != nil {
+		return code, err
+	}
+	if r.Plan(plans); r.Err() != nil {
+		return code, fmt.Errorf("write the plan: %w", r.Err())
 	}
 	return code, nil
 }

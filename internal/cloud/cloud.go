@@ -47,7 +47,8 @@ func Load(ctx context.Context, c Config) (aws.Config, error) {
 		return aws.Config{}, fmt.Errorf("configure the AWS SDK: %w%s", err, mfaHint(err, c.Profile))
 	}
 	if cfg.Region == "" {
-		return aws.Config{}, errors.New("no AWS region is set: set AWS_REGION")
+		return aws.Config{}, errors.New("no AWS region is set: set AWS_REGION, the Region of the profile, " +
+			"--region of the trigger or aws.region of the chart")
 	}
 	cfg.HTTPClient = InMemory(cfg.HTTPClient)
 	if c.RoleARN != "" {
