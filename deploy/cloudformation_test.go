@@ -24,8 +24,8 @@ type template struct {
 			Description string    `yaml:"AssertDescription"`
 		} `yaml:"Assertions"`
 	} `yaml:"Rules"`
-	Conditions  map[string]yaml.Node      `yaml:"Conditions"`
-	Resources   map[string]struct {
+	Conditions map[string]yaml.Node `yaml:"Conditions"`
+	Resources  map[string]struct {
 		Type       string    `yaml:"Type"`
 		Condition  string    `yaml:"Condition"`
 		DependsOn  any       `yaml:"DependsOn"`

@@ -55,7 +55,8 @@ func bind(f Facts, r access.Right) string {
 // associate gives the ServiceAccount credentials of a role.
 func associate(f Facts) string {
 	return fmt.Sprintf("aws eks create-pod-identity-association --region %s --cluster-name %s --namespace %s "+
-		"--service-account %s --role-arn ROLE_ARN && kubectl rollout restart --namespace %[3]s deployment/%[5]s; with IRSA: %[6]s",
+		"--service-account %s --role-arn ROLE_ARN && kubectl rollout restart --namespace %[3]s deployment/%[5]s; "+
+		"with IRSA: %[6]s",
 		f.Region, f.Config.ClusterName, namespaceOf(f), serviceAccountOf(f), f.Config.Leader.LeaseName,
 		helm(f, "serviceAccount.roleARN=ROLE_ARN"))
 }

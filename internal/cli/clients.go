@@ -20,7 +20,6 @@ import (
 	awscloudwatch "github.com/aws/aws-sdk-go-v2/service/cloudwatch"
 	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
 	awseks "github.com/aws/aws-sdk-go-v2/service/eks"
-	"github.com/aws/smithy-go/logging"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -91,7 +90,6 @@ func (e *executor) connect(ctx context.Context, op operation) (*clients, error) 
 	if err != nil {
 		return nil, err
 	}
-	cfg.Logger = logging.Nop{}
 	cfg.Retryer = newRetryer
 	e.aws = cfg
 	if op != opWatch { // which does not exit because of AWS

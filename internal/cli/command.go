@@ -96,7 +96,7 @@ func (p *program) commands() *cobra.Command {
 	return root
 }
 
-// refuseOtherShells makes trigger completion an error for a shell that cobra has no completion for. Cobra prints its help.
+// refuseOtherShells makes trigger completion an error for a shell that cobra has no completion for: it prints its help.
 func refuseOtherShells(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	completion, _, _ := root.Find([]string{"completion"}) // which is there now

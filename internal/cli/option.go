@@ -180,7 +180,7 @@ func duration(set func(time.Duration), initial, name, help string, least, most t
 func parseDuration(s string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(s, "d"); ok {
 		n, err := strconv.ParseUint(days, 10, 15)     // as many as a Duration can have
-		return time.Duration(n) * 24 * time.Hour, err //nolint:gosec // at most 32,767
+		return time.Duration(n) * 24 * time.Hour, err
 	}
 	return time.ParseDuration(s)
 }

@@ -32,6 +32,7 @@ func TestInvalidValues(t *testing.T) {
 		}},
 		{"more than all", "--surge 200%", nil, []string{`--surge is "200%": must be a number of instances or a percentage of them, such as 2 or 20%, from 1 or 1% to 100%`}},
 		{"days and more", "--mode unhealthy --max-age 30d12h", nil, []string{`--max-age is "30d12h": must be a duration with a unit, such as 90s, 15m, 2h or 30d`}},
+		{"port without a host", "watch --listen 80", nil, []string{`--listen is "80": must be HOST:PORT or :PORT`}},
 		{"boolean", "--all=maybe", nil, []string{`--all is "maybe": must be true or false`}},
 		{"boolean, or automatic", "--pin=maybe", nil, []string{`--pin is "maybe": must be auto, true or false`}},
 		{"empty name", "--cluster=", nil, []string{`--cluster is "": must be a name`}},

@@ -15,6 +15,7 @@ import (
 	awsconfig "github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
+	"github.com/aws/smithy-go/logging"
 )
 
 // Config overrides the SDK's own chain (environment, shared files, the pod's or the instance's role). Its
@@ -37,7 +38,7 @@ func Load(ctx context.Context, c Config) (aws.Config, error) {
 		t.ResponseHeaderTimeout = c.AnswerTimeout
 	})
 	options := []func(*awsconfig.LoadOptions) error{
-		awsconfig.WithHTTPClient(client), awsconfig.WithRegion(c.Region),
+		awsconfig.WithHTTPClient(client), awsconfig.WithRegion(c.Region), awsconfig.WithLogger(logging.Nop{}),
 	}
 	if c.Profile != "" {
 		options = append(options, awsconfig.WithSharedConfigProfile(c.Profile))

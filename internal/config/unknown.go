@@ -9,8 +9,8 @@ import (
 	"github.com/node-drainer/node-drainer/internal/text"
 )
 
-// unknownVariables returns an error for each variable that has the prefix of one of our groups and is not in it, or that
-// resembles one of ours. It is most likely mistyped, and would else be ignored silently.
+// unknownVariables returns an error for each variable that has the prefix of one of our groups and is not in it, or
+// that resembles one of ours. It is most likely mistyped, and would else be ignored silently.
 func unknownVariables(values map[string]string) []error {
 	known, prefixes := map[string]bool{}, map[string]bool{}
 	for _, v := range Variables() {
