@@ -20,6 +20,7 @@ import (
 	awscloudwatch "github.com/aws/aws-sdk-go-v2/service/cloudwatch"
 	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
 	awseks "github.com/aws/aws-sdk-go-v2/service/eks"
+	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -151,7 +152,7 @@ func nodegroups(
 		*ec2.LaunchReader
 		*ec2.SubnetReader
 	}{groups.LaunchReader, ec2.NewSubnetReader(machines)}
-	releases := nodegroup.NewReleases(cfg, ec2.SystemsManager(machines.Options()))
+	releases := nodegroup.NewReleases(ssm.NewFromConfig(cfg))
 	read := nodegroup.NewReader(client, groups, launches, releases, r)
 	return nodegroupReader{groups, read}, nodegroup.NewWriter(client)
 }

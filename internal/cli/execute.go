@@ -11,7 +11,6 @@ import (
 
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/internal/rollout"
-	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
 // executor runs operations.
@@ -63,9 +62,7 @@ func (e *executor) plan(ctx context.Context, c *clients, r report.Reporter) (cod
 	if err != nil {
 		return 0, err
 	}
-	if e.settings.detailed {
-		code = detailedExitCode(plans, c.config.Allow)
-	}
+	code = planExitCode(plans, e.settings.detailed)
 	if err := e.summarize(report.PlanSummary(plans)); err != nil {
 		return code, err
 	}
@@ -90,12 +87,13 @@ func (p *planProgress) show(read, of int) {
 	}
 }
 
-// detailedExitCode is 2 if a run would replace, keep or refuse something, else 0.
-func detailedExitCode(plans []report.Plan, allowed []string) int {
-	some := func(plan report.Plan) bool {
-		return plan.Outdated+plan.Kept > 0 || len(refresh.Refused(plan.Findings, allowed)) > 0
+// planExitCode is that of a run, where the run would end before it changes anything. Else it is 2 with
+// --detailed-exitcode if anything is outdated, and 0.
+func planExitCode(plans []report.Plan, detailed bool) int {
+	if code := report.ExpectedExitCode(plans); code != 0 {
+		return code
 	}
-	if slices.ContainsFunc(plans, some) {
+	if detailed && slices.ContainsFunc(plans, report.Plan.IsDue) {
 		return 2
 	}
 	return 0

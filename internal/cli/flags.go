@@ -333,8 +333,8 @@ func planOptions(s *settings) []*option {
 		boolean(&s.plan, "plan",
 			"Only show what would be done, and change nothing. The command plan does the same."),
 		boolean(&s.detailed, "detailed-exitcode",
-			`Exit with 2 if a plan finds outdated instances, including those that a run would keep, or if a run
-			would be refused.`),
+			`Exit with 2 if a plan finds outdated instances, including those that a run would keep. A plan whose run
+			would be refused has the exit code of that run in any case.`),
 	}
 }
 

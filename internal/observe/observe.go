@@ -77,7 +77,7 @@ const (
 	reasonCordoned        = "Cordoned"
 	reasonBlocked         = "Blocked"
 	reasonDrained         = "Drained"
-	reasonLeftBehind      = "PodsLeftBehind"
+	reasonLeftBehind      = "PodsLeftBehind" // node.ReasonLeftBehind
 	reasonReturned        = "PodsReturned"
 	reasonLost            = "NodeLost"
 	reasonVolumesLeft     = "VolumesLeftAttached"

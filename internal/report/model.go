@@ -20,6 +20,8 @@ type Plan struct {
 	Kept      int               `json:"kept"`                    // How many are outdated and will not be replaced.
 	Newer     string            `json:"newerVersion,omitempty"`  // That the template has a newer version than the group's.
 	Active    string            `json:"activeRefresh,omitempty"` // The id of the active refresh.
+	Reasons   []refresh.Reason  `json:"reasons,omitempty"`       // Why the managed node group is outdated, also without nodes.
+	Refused   []string          `json:"refused,omitempty"`       // The checks for which a run would end before it changes anything.
 	Holds     []refresh.Hold    `json:"holds,omitempty"`         // What triggers have changed for a rollout.
 	Instances []Planned         `json:"instances"`
 	Findings  []refresh.Finding `json:"findings"`

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -32,7 +33,7 @@ func outcomes() []outcomeInfo {
 		{TimedOut, 5, "timed out (--timeout)"},
 		{Stalled, 5, "no progress for the time of --stall-timeout"},
 		{Conflict, 6, "another refresh of the group is active"},
-		{Incomplete, 7, "it ended, but outdated or retained instances remain, or something was not given back"},
+		{Incomplete, 7, "it ended, but outdated or retained instances remain, nodes were not drained, or something was not given back"},
 		{Skipped, exitError, "the group was not started, because another one failed"},
 		{Detached, 0, "the refresh continues; the trigger did not wait for it"},
 		{Done, 0, "no outdated instance is left"},
@@ -76,10 +77,19 @@ func Worst(groups []Group) Outcome {
 	return worst
 }
 
+// ExpectedExitCode returns the exit code of a run that ends before it changes anything in one of the groups, else 0.
+func ExpectedExitCode(plans []Plan) int {
+	groups := make([]Group, len(plans))
+	for n, p := range plans {
+		groups[n].Outcome = cmp.Or(p.Expected(), Nothing)
+	}
+	return Worst(groups).ExitCode()
+}
+
 // ExitCodes returns the exit codes with their outcomes, for --help and the documentation.
 func ExitCodes() string {
 	meanings := map[int][]string{
-		exitOutdated: {"plan with --detailed-exitcode: there are outdated instances, or a run would be refused"},
+		exitOutdated: {"plan with --detailed-exitcode: there are outdated instances, and a run would replace them"},
 	}
 	for _, e := range slices.Backward(outcomes()) {
 		meanings[e.code] = append(meanings[e.code], fmt.Sprintf("%s: %s", e.outcome, e.text))

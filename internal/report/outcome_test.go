@@ -35,13 +35,13 @@ func TestExitCodes(t *testing.T) {
     1  skipped: the group was not started, because another one failed
        refused: the preflight refused the rollout; nothing was changed
        error: AWS or Kubernetes refused a call, or a flag is wrong
-    2  plan with --detailed-exitcode: there are outdated instances, or a run would be refused
+    2  plan with --detailed-exitcode: there are outdated instances, and a run would replace them
     3  failed: the refresh failed or was cancelled, a node was not ready in time, or a gate did not pass
     4  rolled-back: the refresh was rolled back
     5  stalled: no progress for the time of --stall-timeout
        timed-out: timed out (--timeout)
     6  conflict: another refresh of the group is active
-    7  incomplete: it ended, but outdated or retained instances remain, or something was not given back
+    7  incomplete: it ended, but outdated or retained instances remain, nodes were not drained, or something was not given back
     8  ineffective: the group launches instances that are outdated as well; no further one was replaced
   130  interrupted: the trigger was stopped
 `

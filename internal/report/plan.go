@@ -21,7 +21,7 @@ func planLines(plans []Plan, cells int) []line {
 }
 
 func (p Plan) lines(cells int) []line {
-	if p.outdated() == 0 && !p.hasProblems() {
+	if !p.IsDue() && !p.hasProblems() {
 		return append(holdLines(p.Holds, cells), plainLine(p.summary()))
 	}
 	all := []line{{{bold, p.Group}, {plain, " (mode " + string(p.Mode) + ")"}}}
@@ -59,6 +59,23 @@ func indented(lines []line) []line {
 
 // outdated returns the number of outdated instances, replaced or kept.
 func (p Plan) outdated() int { return p.Outdated + p.Kept }
+
+// IsDue reports whether anything is outdated: instances, those that are kept included, or a managed node group.
+func (p Plan) IsDue() bool { return p.outdated() > 0 || len(p.Reasons) > 0 }
+
+// Expected returns how a run would end before it changes anything: Refused, Conflict, or Nothing where nothing is
+// outdated. It is empty if the run would replace something.
+func (p Plan) Expected() Outcome {
+	switch {
+	case slices.Equal(p.Refused, []string{refresh.CheckActive}):
+		return Conflict
+	case len(p.Refused) > 0:
+		return Refused
+	case !p.IsDue():
+		return Nothing
+	}
+	return ""
+}
 
 // hasProblems reports whether the preflight found anything but OK.
 func (p Plan) hasProblems() bool {
@@ -157,8 +174,17 @@ func styleOf(level refresh.Level) style {
 // summary returns how many of the group's instances are outdated, as a sentence.
 func (p Plan) summary() string {
 	said := p.Group + ": " + outdatedCount(len(p.Instances), p.Outdated, p.Kept)
-	if p.Newer != "" {
-		said = strings.TrimSuffix(said, ".") + "; " + p.Newer + "."
+	more := []string{p.Newer}
+	if p.Outdated == 0 {
+		more = append(more, reasonTexts(p.Reasons)...)
+	}
+	if len(p.Refused) > 0 {
+		more = append(more, "a run would be refused: "+strings.Join(p.Refused, ", "))
+	}
+	for _, text := range more {
+		if text != "" {
+			said = strings.TrimSuffix(said, ".") + "; " + text + "."
+		}
 	}
 	return said
 }
@@ -182,9 +208,16 @@ func planTotal(plans []Plan) []line {
 		return nil
 	}
 	instances, replaced, kept := 0, 0, 0
+	var refused []string
 	for _, p := range plans {
 		instances, replaced, kept = instances+len(p.Instances), replaced+p.Outdated, kept+p.Kept
+		if len(p.Refused) > 0 {
+			refused = append(refused, p.Group)
+		}
 	}
-	groups := text.Count(len(plans), "group")
-	return []line{{{bold, "In " + groups + ": " + outdatedCount(instances, replaced, kept)}}}
+	total := "In " + text.Count(len(plans), "group") + ": " + outdatedCount(instances, replaced, kept)
+	if len(refused) > 0 {
+		total = strings.TrimSuffix(total, ".") + "; a run would be refused in " + text.First(refused, 5) + "."
+	}
+	return []line{{{bold, total}}}
 }

@@ -39,7 +39,7 @@ func (t *Trigger) Act(ctx context.Context, a Action) (report.Rollout, error) {
 		if a == ActPause || a == ActResume {
 			act = t.pauseOrResume
 		}
-		group := t.newGroup(p, g, s.templates)
+		group := t.newGroup(p, g, s)
 		group.enter(report.Replacing)
 		group.state.count()
 		if a == ActRollback && len(refresh.StandbyOf(g)) > 0 {
@@ -91,18 +91,20 @@ func (t *Trigger) pauseOrResume(ctx context.Context, g *group, a Action) (ending
 	if err := t.lowerSurge(ctx, g); err != nil {
 		return ending{}, err
 	}
+	if _, begun := refresh.BegunOf(g.state.group); begun { // A rollout to the same target may begin again.
+		if err := t.writer.RemoveBegun(ctx, g.name); err != nil {
+			return ending{}, err
+		}
+	}
 	return newHolds(g, t.writer).giveBack(ctx, ending{report.Done, done}), t.removeLease(ctx, g)
 }
 
-// releaseFailed lets trigger watch try a target again that failed, and a rollout to it begin again.
+// releaseFailed lets trigger watch try a target again that failed.
 func (t *Trigger) releaseFailed(ctx context.Context, g *group) (done string, err error) {
 	done = "the process InstanceRefresh is resumed"
 	if f, failed := refresh.FailedOf(g.state.group); failed {
 		done += "; trigger watch may try the target again that failed: " + f.Describe()
 		err = t.writer.RemoveFailed(ctx, g.name)
-	}
-	if _, begun := refresh.BegunOf(g.state.group); begun && err == nil {
-		err = t.writer.RemoveBegun(ctx, g.name)
 	}
 	return done, err
 }

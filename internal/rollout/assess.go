@@ -91,9 +91,13 @@ func (p policy) pins(g refresh.Group, t refresh.Target) bool {
 
 // assessment is the verdict on each instance of a group.
 type assessment struct {
-	target   refresh.Target
-	verdicts map[string]refresh.Verdict
+	target    refresh.Target
+	verdicts  map[string]refresh.Verdict
+	nodegroup []refresh.Reason // Why the managed node group is outdated, with or without nodes.
 }
+
+// due reports whether there is something to do: an instance to be replaced, or a managed node group to be updated.
+func (a assessment) due() bool { return len(a.nodegroup) > 0 || len(a.outdated()) > 0 }
 
 func (p policy) assess(g refresh.Group, t refresh.Templates, now time.Time) assessment {
 	criteria := p.criteria(g.Instances)
@@ -103,7 +107,7 @@ func (p policy) assess(g refresh.Group, t refresh.Templates, now time.Time) asse
 		a.verdicts[i.ID] = refresh.Outdated(i, a.target, t, criteria, now)
 	}
 	if g.Nodegroup != nil {
-		refresh.OutdatedNodes(g, a.verdicts)
+		a.nodegroup = refresh.OutdatedNodes(g, a.verdicts)
 		a.target = refresh.NodegroupTarget(g)
 	} else if len(g.Instances) == 0 {
 		a.target.Problem = "" // nothing is to be replaced

@@ -50,7 +50,7 @@ type batches struct {
 // group's cluster: its nodes would never become ready, and its labels would exclude no instance.
 func (b *batches) attach(context.Context, *refresh.Refresh) (attached bool, err error) {
 	s := b.group.state
-	if !s.anyOutdated() || s.policy.nodes.knowsAny(s.group.Instances) {
+	if !s.isDue() || s.policy.nodes.knowsAny(s.group.Instances) {
 		return false, nil
 	}
 	b.noNodesKnown = true
@@ -76,7 +76,7 @@ func (*batches) start(context.Context) error { return nil }
 
 // surge takes the steps that come before the first batch.
 func (b *batches) surge(ctx context.Context) error {
-	if b.group.cfg.Pace.Surge == (refresh.Amount{}) || !b.group.state.anyOutdated() {
+	if b.group.cfg.Pace.Surge == (refresh.Amount{}) || !b.group.state.isDue() {
 		return nil
 	}
 	return b.stepUntil(ctx, func(s refresh.Step) bool { return s.Done || s.Lower || len(s.Mark)+len(s.Terminate) > 0 })
@@ -134,7 +134,7 @@ func (b *batches) step(ctx context.Context, left func(refresh.Step) bool) (step 
 // choose decides on the next step again when the gate has passed, and it is known what instances should be launched
 // from now. A surge, and what is left of it, do without the gate.
 func (b *batches) choose(ctx context.Context, step refresh.Step) (refresh.Step, error) {
-	if step.Begins() && b.group.state.anyOutdated() {
+	if step.Begins() && b.group.state.isDue() {
 		err := b.group.gates.pass(ctx, b.group, atBatch)
 		if end, failed := errors.AsType[*endError](err); failed {
 			return refresh.Step{}, &endError{end.outcome, end.message + b.afterError()}
@@ -202,7 +202,7 @@ func (b *batches) apply(ctx context.Context, step refresh.Step) error {
 
 // stop restores the desired capacity. Nothing else can be undone.
 func (b *batches) stop(ctx context.Context) string {
-	g, err := b.group.planner.reader.Group(ctx, b.group.name)
+	g, err := b.group.read(ctx)
 	if err != nil {
 		return fmt.Sprintf("%s; the desired capacity could not be read: %v", b.by.leftBehind(), err)
 	}

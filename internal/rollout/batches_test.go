@@ -66,10 +66,6 @@ func TestBatches(t *testing.T) {
 			},
 			want: report.Nothing,
 		},
-		"a chosen instance does not exist": {
-			change: func(c *Config) { c.Only = []string{"i-9"} }, want: report.Nothing,
-			words: []string{"none of the instances that --instance names is in the group"},
-		},
 		"the oldest first, as EC2 knows": {
 			before: func(a *fakeAWS, _ *fakeCluster) {
 				for n := range a.group.Instances {
@@ -101,6 +97,19 @@ func TestBatches(t *testing.T) {
 		"a call fails once": {
 			before: func(a *fakeAWS, _ *fakeCluster) { a.errs["Mark i-1"] = []error{errors.New("connection refused")} },
 			want:   report.Done, calls: "Mark i-1 Mark i-1 Mark i-2 Mark i-3",
+		},
+		"another activity of the group takes two minutes": {
+			before: func(a *fakeAWS, _ *fakeCluster) {
+				a.errs["Mark i-1"] = slices.Repeat([]error{refresh.ErrBusy}, 24)
+			},
+			want: report.Done, calls: strings.Repeat("Mark i-1 ", 25) + "Mark i-2 Mark i-3",
+		},
+		"another activity of the group does not end": {
+			change: func(c *Config) { c.StallTimeout = time.Minute },
+			before: func(a *fakeAWS, _ *fakeCluster) {
+				a.errs["Mark i-1"] = slices.Repeat([]error{refresh.ErrBusy}, 100)
+			},
+			want: report.Stalled, words: []string{"another scaling activity"}, calls: strings.TrimSpace(strings.Repeat("Mark i-1 ", 13)),
 		},
 		"a call hangs once": {
 			before: func(a *fakeAWS, _ *fakeCluster) { a.errs["Mark i-1"] = []error{errHangs} },

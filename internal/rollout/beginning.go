@@ -37,8 +37,12 @@ func (b *beginning) check(ctx context.Context) error {
 		}
 	}
 	replaceable := s.replaceable()
+	effective := slices.ContainsFunc(s.group.Instances, func(i refresh.Instance) bool {
+		return b.launchedSince(i) && !a.verdicts[i.ID].Outdated
+	})
 	for _, i := range s.group.Instances {
-		reason, compared := a.verdicts[i.ID].ByComparison()
+		// If the group has launched what it should, one whose source is unknown was attached.
+		reason, compared := a.verdicts[i.ID].ByComparison(effective)
 		if !compared || !slices.Contains(replaceable, i.ID) || i.Terminating() || !b.launchedSince(i) {
 			continue
 		}
@@ -81,7 +85,7 @@ func (b *beginning) launchedSince(i refresh.Instance) bool {
 // end forgets the beginning of a rollout that has left nothing to be replaced.
 func (b *beginning) end(ctx context.Context, outcome report.Outcome) {
 	reached := outcome == report.Done || outcome == report.Nothing ||
-		outcome == report.Incomplete && !b.group.state.anyOutdated()
+		outcome == report.Incomplete && !b.group.state.isDue()
 	if reached && !b.group.state.deleted {
 		b.forget(ctx)
 	}

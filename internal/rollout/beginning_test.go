@@ -45,6 +45,25 @@ func TestGroupThatLaunchesOutdatedInstances(t *testing.T) {
 	})
 }
 
+// TestInstancesOfUnknownSource: if AWS names the launch template of no new instance, the first one ends the rollout. It
+// may have been attached, but then the group has launched others since.
+func TestInstancesOfUnknownSource(t *testing.T) {
+	runInBubble(t, "", func(t *testing.T) {
+		a := newFakeAWS(4)
+		replace := replaceUnhealthy(a)
+		a.script = func(reads int) {
+			replace(reads)
+			for n, i := range a.group.Instances {
+				if strings.HasSuffix(i.ID, "-new") && i.Launched.IsZero() {
+					a.group.Instances[n].Template, a.group.Instances[n].Launched = nil, time.Now()
+				}
+			}
+		}
+		expect(t, runGroup(t.Context(), t, unhealthyDefaults(), a, nil), report.Ineffective, "i-1-new", "unknown")
+		a.expectCalls(t, "Mark i-1")
+	})
+}
+
 // TestInterruptedRolloutThatBeginsAgain replaces nothing that the first run has had launched.
 func TestInterruptedRolloutThatBeginsAgain(t *testing.T) {
 	runInBubble(t, "", func(t *testing.T) {

@@ -106,10 +106,15 @@ func (c capacity) inDoubt() bool {
 func (c capacity) lower(ctx context.Context) error {
 	now := c.group.state.group
 	desired, err := c.aws.Lower(ctx, now)
-	if err == nil {
+	switch {
+	case err != nil:
+		return err
+	case desired < now.Desired:
 		c.group.progress.note(refresh.OK, "desired capacity lowered from %d to %d", now.Desired, desired)
+	default:
+		c.group.progress.note(refresh.OK, "the desired capacity stays %d: nothing of the surge can be taken back", desired)
 	}
-	return err
+	return nil
 }
 
 // terminate terminates an instance together with a part of the surge. The tag names the instance from before the call

@@ -67,7 +67,7 @@ func (f *failures) record(ctx context.Context, g *group, end ending) ending {
 func endedBadly(s *state, outcome report.Outcome) bool {
 	if outcome == report.Incomplete {
 		a := s.assess()
-		return a.target.Key == s.target.Key && len(a.outdated()) > 0
+		return a.target.Key == s.target.Key && a.due()
 	}
 	return slices.Contains([]report.Outcome{report.Failed, report.RolledBack, report.Stalled, report.Ineffective}, outcome)
 }

@@ -311,6 +311,7 @@ type fakeCluster struct {
 	drains  map[string]string
 	stale   error
 	blocked map[string]cluster.Load // by the names of nodes
+	drained map[string]cluster.Drain
 }
 
 func (n *fakeCluster) Stale() error {
@@ -328,6 +329,9 @@ func (n *fakeCluster) Node(id string) (cluster.Node, bool) {
 	node := cluster.Node{Name: "node-" + id, Ready: !n.unready[id], Labels: n.labels[id]}
 	if message, drains := n.drains[id]; drains {
 		node.Drain = &cluster.Drain{Reason: "Draining", Message: message}
+	}
+	if drain, ended := n.drained[id]; ended {
+		node.Drain = &drain
 	}
 	return node, true
 }

@@ -26,16 +26,31 @@ const (
 
 // gates has the gate tried, for one group at a time. When it has failed, nothing in any group continues.
 type gates struct {
-	cfg    Config
+	cfg  Config
+	turn chan struct{} // It is full while the gate is tried for a group.
+
 	mu     sync.Mutex
 	failed error
 }
 
-// broken returns an error for a group that is not started any more because the gate has failed.
-func (g *gates) broken() error {
+func newGates(cfg Config) *gates { return &gates{cfg: cfg, turn: make(chan struct{}, 1)} }
+
+// failure returns with which error the gate has failed, or nil.
+func (g *gates) failure() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.failed == nil {
+	return g.failed
+}
+
+func (g *gates) fail(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.failed = err
+}
+
+// broken returns an error for a group that is not started any more because the gate has failed.
+func (g *gates) broken() error {
+	if g.failure() == nil {
 		return nil
 	}
 	return &endError{report.Skipped, "not started, because the gate did not pass"}
@@ -60,12 +75,16 @@ func (g *gates) pass(ctx context.Context, group *group, phase string) error {
 
 // await tries the gate until it passes.
 func (g *gates) await(ctx context.Context, group *group, phase string) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	select {
+	case g.turn <- struct{}{}:
+		defer func() { <-g.turn }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 	limited, cancel := context.WithTimeout(ctx, g.cfg.GateTimeout)
 	defer cancel()
 	at := gate.Point{Group: group.name, Phase: phase, Replaced: group.state.replaced(), Total: len(group.state.old)}
-	for noted := false; g.failed == nil; noted = true {
+	for noted := false; g.failure() == nil; noted = true {
 		err := g.cfg.Gate.Try(limited, at)
 		if err == nil {
 			return nil
@@ -78,12 +97,12 @@ func (g *gates) await(ctx context.Context, group *group, phase string) error {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			g.failed = &endError{report.Failed, fmt.Sprintf("the gate did not pass (%s of %s) in %v (--gate-timeout): %v; "+
+			g.fail(&endError{report.Failed, fmt.Sprintf("the gate did not pass (%s of %s) in %v (--gate-timeout): %v; "+
 				"nothing further is replaced: fix the cause, then run the same command again to continue",
-				phase, group.name, g.cfg.GateTimeout, err)}
+				phase, group.name, g.cfg.GateTimeout, err)})
 		}
 	}
-	return g.failed
+	return g.failure()
 }
 
 // checkpoints keeps a refresh that is under way from continuing after a checkpoint unless the gate passes. AWS waits

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/gate"
@@ -175,6 +176,32 @@ func TestGateOfSeveralGroups(t *testing.T) {
 		expect(t, r.Groups[2], report.Skipped, "the gate did not pass")
 		if calls := strings.Join(a.calls, " "); strings.Count(calls, "Suspend") != 1 {
 			t.Errorf("calls %s", calls)
+		}
+	})
+}
+
+// TestGateOfAnotherGroup: while the gate is tried for one group, another one can be interrupted, and is not kept from
+// what needs no gate.
+func TestGateOfAnotherGroup(t *testing.T) {
+	runInBubble(t, "", func(t *testing.T) {
+		a, cfg := newFakeAWS(1), unhealthyDefaults()
+		cfg.Gate, cfg.GateTimeout = &fakeGate{fails: from(1)}, time.Minute
+		all := newProgress([]refresh.Group{a.group}, cfg.Mode, nil, nodeIndex{})
+		group := New(cfg, a, a, nil, nil).newGroup(groupProgress{all, 0}, a.group, survey{})
+		g := newGates(cfg)
+		failed := make(chan error, 1)
+		go func() { failed <- g.await(t.Context(), group, atBatch) }()
+		synctest.Wait()
+		if err := g.broken(); err != nil {
+			t.Errorf("another group is not started: %v", err)
+		}
+		interrupted, stop := context.WithCancel(t.Context())
+		stop()
+		if err := g.await(interrupted, group, atBatch); !errors.Is(err, context.Canceled) {
+			t.Errorf("another group is interrupted: %v", err)
+		}
+		if err := <-failed; err == nil || g.broken() == nil {
+			t.Errorf("the gate has failed: %v", err)
 		}
 	})
 }

@@ -3,6 +3,7 @@ package rollout
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/report"
@@ -18,25 +19,46 @@ type group struct {
 	state    *state
 	progress groupProgress
 	hours    hours
-	gates    *gates     // of a rollout; nil otherwise
-	newNodes *scaleDown // of a rollout; nil otherwise
-	stale    bool       // The nodes were stale when the group was described last.
+	records  leaseWriter
+	seen     func(refresh.Group) // is given what is described
+	gates    *gates              // of a rollout; nil otherwise
+	newNodes *scaleDown          // of a rollout; nil otherwise
+	restored bool                // Tags were written again.
+	stale    bool                // The nodes were stale when the group was described last.
 
 	evictions *evictions // of a node group update that is followed; nil otherwise
 }
 
 // describe reads the group again, with one call, and another for its warm pool.
 func (g *group) describe(ctx context.Context) error {
-	now, err := g.planner.reader.Group(ctx, g.name)
+	now, err := g.read(ctx)
 	if err == nil {
 		err = g.planner.addPool(ctx, &now)
 	}
 	if err == nil {
+		g.seen(now)
 		g.state.update(now)
+		g.state.drains.see(now, g.state.old, g.state.policy.nodes, time.Now())
 		g.warnOfStaleNodes()
 		g.newNodes.disable(ctx)
 	}
 	return err
+}
+
+// read reads the group. What another client has removed of the tags by which this run records what it has changed, it
+// writes again: a later step, or run, could else not give back what is held.
+func (g *group) read(ctx context.Context) (refresh.Group, error) {
+	now, err := g.planner.reader.Group(ctx, g.name)
+	if err != nil {
+		return now, err
+	}
+	now, restored, err := g.records.Restore(ctx, now)
+	if len(restored) > 0 && !g.restored {
+		g.restored = true
+		g.progress.note(refresh.Warn, "written again, since somebody has removed them: the tags %s; infrastructure as code "+
+			"must ignore the tags whose keys begin with node-drainer.io/ (docs/trigger.md)", strings.Join(restored, ", "))
+	}
+	return now, err
 }
 
 func (g *group) warnOfStaleNodes() {
@@ -154,10 +176,12 @@ func (g *group) describeAgain(ctx context.Context, atMost time.Duration) error {
 }
 
 // repeat takes one step after the other until one is done. A step that fails is repeated, up to maxFailures times in a
-// row. The group is described again in between, after recheckAfter if that is set and shorter than a PollInterval.
+// row. One that another activity of Auto Scaling prevents is repeated until Config.StallTimeout. The group is described
+// again in between, after recheckAfter if that is set and shorter than a PollInterval.
 func (g *group) repeat(
 	ctx context.Context, step func(context.Context) (done bool, recheckAfter time.Duration, err error),
 ) error {
+	busy := newStall(g)
 	for failures := 0; ; {
 		done, recheckAfter, err := step(ctx)
 		var end *endError
@@ -165,7 +189,11 @@ func (g *group) repeat(
 		case err == nil && done:
 			return nil
 		case err == nil:
-			failures = 0
+			failures, busy = 0, newStall(g)
+		case errors.Is(err, refresh.ErrBusy) && ctx.Err() == nil: // That may take as long as anything else.
+			if err := busy.check(nil, err.Error()); err != nil {
+				return err
+			}
 		case errors.As(err, &end), ctx.Err() != nil:
 			return err
 		default:

@@ -33,7 +33,7 @@ func newHolds(g *group, aws Writer) *holds {
 
 // take takes the holds, if anything is to be replaced. The rollout continues if that fails.
 func (h *holds) take(ctx context.Context) {
-	if !h.group.state.anyOutdated() {
+	if !h.group.state.isDue() {
 		return
 	}
 	ctx, cancel := uncancelled(ctx)
@@ -69,7 +69,7 @@ func (h *holds) release(ctx context.Context, end ending) ending {
 	}
 	ctx, cancel := uncancelled(ctx)
 	defer cancel()
-	g, err := h.group.planner.reader.Group(ctx, h.group.name)
+	g, err := h.group.read(ctx)
 	if err != nil {
 		h.warn(err)
 		return end
@@ -153,7 +153,7 @@ func (s suspension) take(ctx context.Context) (done string, err error) {
 }
 
 func (s suspension) giveBack(ctx context.Context) (done, left string, err error) {
-	g, err := s.group.planner.reader.Group(ctx, s.group.name)
+	g, err := s.group.read(ctx)
 	if err != nil {
 		return "", "", err
 	}
@@ -211,7 +211,7 @@ func (m maxSize) raise(ctx context.Context, to int) (done string, err error) {
 
 // giveBack describes the group just before, since an autoscaler may have raised the desired capacity.
 func (m maxSize) giveBack(ctx context.Context) (done, left string, err error) {
-	g, err := m.group.planner.reader.Group(ctx, m.group.name)
+	g, err := m.group.read(ctx)
 	if err != nil {
 		return "", "", err
 	}

@@ -122,7 +122,7 @@ func (r *instanceRefresh) setID(id string) {
 // ended since, and what it has replaced must not be replaced again.
 func (r *instanceRefresh) attachToEnded(ctx context.Context) (attached bool, err error) {
 	g := r.group
-	if g.state.anyOutdated() {
+	if g.state.isDue() {
 		if err := g.describe(ctx); err != nil {
 			return false, err
 		}
@@ -193,7 +193,7 @@ func (*instanceRefresh) surge(context.Context) error { return nil }
 // start starts a refresh, if anything is outdated, and the gate passes.
 func (r *instanceRefresh) start(ctx context.Context) error {
 	g := r.group
-	if !g.state.anyOutdated() {
+	if !g.state.isDue() {
 		return nil
 	}
 	if err := g.gates.pass(ctx, g, atStart); err != nil {
@@ -208,7 +208,7 @@ func (r *instanceRefresh) start(ctx context.Context) error {
 // for after a pause, and up to maxFailures times.
 func startRefresh(ctx context.Context, r *instanceRefresh) error {
 	g := r.group
-	for attempt := 1; g.state.anyOutdated(); attempt++ {
+	for attempt := 1; g.state.isDue(); attempt++ {
 		id, err := r.send(ctx)
 		switch {
 		case err == nil:

@@ -12,8 +12,12 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
-// leaseWriter writes and removes the lease of a group.
+// leaseWriter writes and removes the lease of a group. While that is held, it remembers which tags record what the
+// trigger has changed, and restores those that another client removes.
 type leaseWriter interface {
+	Remember(g refresh.Group)
+	Forget(group string)
+	Restore(ctx context.Context, g refresh.Group) (restored refresh.Group, keys []string, err error)
 	WriteLease(ctx context.Context, group string, l refresh.Lease) error
 	RemoveLease(ctx context.Context, group string) error
 }
@@ -42,7 +46,7 @@ type lease struct {
 // trigger, which gives back what it holds.
 func (l *lease) acquire(ctx context.Context, attached bool) (leased context.Context, other bool, err error) {
 	g := l.group
-	outdated, changed := g.state.anyOutdated(), l.isChanged()
+	outdated, changed := g.state.isDue(), l.isChanged()
 	if !outdated && !changed {
 		return ctx, false, nil
 	}
@@ -56,12 +60,21 @@ func (l *lease) acquire(ctx context.Context, attached bool) (leased context.Cont
 	if !changed && !g.cfg.holdsAny() {
 		return ctx, false, nil
 	}
+	if time.Since(g.state.drains.read) > leaseSettles/2 { // Another trigger may have begun since.
+		if err := g.retry(ctx, g.describe); err != nil {
+			return ctx, false, err
+		}
+		if err := l.awaitExpiry(ctx); err != nil {
+			return ctx, false, err
+		}
+	}
 	leased, err = l.hold(ctx)
 	return leased, false, err
 }
 
 // hold writes the lease, and renews it until release. The returned context ends if the lease is lost.
 func (l *lease) hold(ctx context.Context) (context.Context, error) {
+	l.aws.Remember(l.group.state.group)
 	if err := l.write(ctx); err != nil {
 		return ctx, err
 	}
@@ -73,14 +86,16 @@ func (l *lease) hold(ctx context.Context) (context.Context, error) {
 		lose(nil)
 		renewals.Wait()
 	}
-	if err := l.group.pause(ctx, leaseSettles); err != nil {
-		return ctx, err
+	l.group.seen = func(g refresh.Group) {
+		if err := l.check(g); err != nil {
+			lose(err)
+		}
+	}
+	if !retry.Sleep(ctx, leaseSettles) {
+		return ctx, context.Cause(ctx)
 	}
 	if err := l.group.retry(ctx, l.group.describe); err != nil {
 		return ctx, err
-	}
-	if err := l.check(l.group.state.group); err != nil {
-		lose(err)
 	}
 	return leased, lossOf(leased)
 }
@@ -154,7 +169,7 @@ func (l *lease) write(ctx context.Context) error {
 // renew renews the lease until ctx ends. If another trigger has taken it, renew ends ctx.
 func (l *lease) renew(ctx context.Context, lose context.CancelCauseFunc) {
 	for retry.Sleep(ctx, l.duration()*renewalPolls/leasePolls) {
-		g, err := l.group.planner.reader.Group(ctx, l.group.name)
+		g, err := l.group.read(ctx)
 		if err == nil {
 			if err = l.check(g); err != nil {
 				lose(err)
@@ -185,8 +200,10 @@ func (l *lease) release(ctx context.Context) {
 		return
 	}
 	if l.end(); l.isLost() || l.group.state.deleted {
+		l.aws.Forget(l.group.name)
 		return
 	}
+	defer l.aws.Forget(l.group.name)
 	ctx, cancel := uncancelled(ctx)
 	defer cancel()
 	if err := l.aws.RemoveLease(ctx, l.group.name); err != nil {

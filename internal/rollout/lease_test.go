@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/pkg/cluster"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -118,6 +119,40 @@ func TestLease(t *testing.T) {
 	}
 }
 
+// slowLoads is a cluster whose pods take a while to be listed. Another trigger begins meanwhile.
+type slowLoads struct {
+	fakeCluster
+	begin func()
+}
+
+func (s *slowLoads) Loads(context.Context, []string) (map[string]cluster.Load, error) {
+	time.Sleep(10 * time.Second)
+	s.begin()
+	return nil, nil
+}
+
+// TestLeaseOfAnotherThatHasJustBegun: the lease is not written over that of a trigger which has begun since the group
+// was described.
+func TestLeaseOfAnotherThatHasJustBegun(t *testing.T) {
+	t.Parallel()
+	runInBubble(t, "while pods are listed", func(t *testing.T) {
+		a, cfg, begun := newFakeAWS(3), unhealthyDefaults(), false
+		cfg.Holder = "ci-1/42"
+		other := func() {
+			a.group.Tags = map[string]string{
+				refresh.LeaseTag: refresh.Lease{Holder: "ci-2/7", Expires: time.Now().Add(time.Minute)}.String(),
+			}
+		}
+		a.script = func(int) {
+			if begun {
+				other()
+			}
+		}
+		expect(t, runGroup(t.Context(), t, cfg, a, &slowLoads{begin: func() { begun = true }}), report.Conflict, "ci-2/7")
+		a.expectCalls(t, "")
+	})
+}
+
 // TestLeaseIsRenewed: the lease never expires during a rollout.
 func TestLeaseIsRenewed(t *testing.T) {
 	t.Parallel()
@@ -140,6 +175,13 @@ func TestLeaseIsRenewed(t *testing.T) {
 			t.Errorf("it was written %d times", renewals)
 		}
 	})
+}
+
+func (fakeWrites) Remember(refresh.Group) {}
+func (fakeWrites) Forget(string)          {}
+
+func (fakeWrites) Restore(_ context.Context, g refresh.Group) (refresh.Group, []string, error) {
+	return g, nil, nil
 }
 
 // WriteLease and RemoveLease change the group, and are no calls that tests expect.

@@ -3,6 +3,7 @@ package rollout
 import (
 	"context"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -109,6 +110,37 @@ func TestNodegroup(t *testing.T) {
 				}
 			},
 			want: report.Done, words: []string{"3 instances replaced"}, calls: "Start",
+		},
+		"a group without nodes": {
+			before: func(a *fakeAWS) { isManaged(a); a.group.Desired, a.group.Instances = 0, nil },
+			script: succeeds, want: report.Done, words: []string{"the node group is updated; it has no nodes"}, calls: "Start",
+		},
+		"a group whose only nodes are in Standby": {
+			before: func(a *fakeAWS) {
+				isManaged(a)
+				for n := range a.group.Instances {
+					a.group.Instances[n].State = "Standby"
+				}
+			},
+			script: func(a *fakeAWS, reads int) {
+				if instances := slices.Clone(a.group.Instances); reads < 20 {
+					succeeds(a, reads)
+				} else if reads == 20 {
+					updated(a)
+					a.group.Instances = instances
+				}
+			},
+			want: report.Incomplete, words: []string{"3 instances are still outdated"}, calls: "Start",
+		},
+		"a group without nodes that EKS does not update": {
+			before: func(a *fakeAWS) { isManaged(a); a.group.Desired, a.group.Instances = 0, nil },
+			script: func(a *fakeAWS, reads int) {
+				if before := *a.group.Nodegroup; reads == 20 {
+					updated(a)
+					a.group.Nodegroup = &before
+				}
+			},
+			want: report.Incomplete, words: []string{"the node group has release 1.34.1-20261001, and is to have"}, calls: "Start",
 		},
 		"nothing is outdated": {
 			before: func(a *fakeAWS) { isManaged(a); a.group.Nodegroup.Has = a.group.Nodegroup.Wants },

@@ -51,7 +51,7 @@ func newPause(cfg Config, groups int) *pause {
 // begin pauses the autoscaler for a group, if anything is to be replaced. That another trigger has paused it is no
 // conflict if a refresh is only followed.
 func (p *pause) begin(ctx context.Context, r *rollout) error {
-	if r.other || !r.attached && !r.group.state.anyOutdated() {
+	if r.other || !r.attached && !r.group.state.isDue() {
 		return nil
 	}
 	err := p.take(ctx, r.group.progress.note)

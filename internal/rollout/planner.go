@@ -84,9 +84,30 @@ func (p *Planner) survey(ctx context.Context) (survey, error) {
 	if err := pools.Wait(); err != nil {
 		return survey{}, err
 	}
+	if err := p.checkOnly(groups); err != nil {
+		return survey{}, err
+	}
 	s, err := p.resolve(ctx, groups)
 	s.groups = groups
 	return s, err
+}
+
+// checkOnly returns an error if an instance of Config.Only is in none of the groups. An earlier run that was to replace
+// it, and has not ended, may have done so.
+func (p *Planner) checkOnly(groups []refresh.Group) error {
+	missing := slices.Clone(p.policy.cfg.Only)
+	for _, g := range groups {
+		if _, begun := refresh.BegunOf(g); begun {
+			return nil
+		}
+		in := g.InstanceIDs(func(i refresh.Instance) bool { return slices.Contains(missing, i.ID) })
+		missing = slices.DeleteFunc(missing, func(id string) bool { return slices.Contains(in, id) })
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s in no selected group, of those that --instance names: %s; if replaced already, leave it out",
+		text.Plural(len(missing), "instance is", "instances are"), text.First(missing, mostNames))
 }
 
 // addPool adds the instances of the group's warm pool to its own, if they are replaced too: an instance refresh does
@@ -138,7 +159,7 @@ func (p *Planner) loads(
 ) (map[string]cluster.Load, error) {
 	var nodes []string
 	for n, g := range groups {
-		if len(found[n].outdated()) == 0 {
+		if len(found[n].outdated()) == 0 { // There are no pods to be moved.
 			continue
 		}
 		for _, i := range g.Instances {
@@ -300,12 +321,12 @@ func (p *Planner) plan(
 		Group: g.Name, Mode: p.policy.cfg.Mode, Nodegroup: g.ManagedNodegroup(), Target: a.target.Text,
 		Newer: a.target.Newer, Desired: g.Desired,
 		Outdated: len(a.outdated()), Kept: len(a.kept()), Holds: p.holds(ctx, g),
-		Instances: []report.Planned{}, Findings: []refresh.Finding{}, // empty, not null, in JSON
+		Reasons: a.nodegroup, Instances: []report.Planned{}, Findings: []refresh.Finding{}, // empty, not null, in JSON
 	}
 	for _, i := range g.Instances {
 		plan.Instances = append(plan.Instances, p.planned(i, a.verdicts[i.ID], loads))
 	}
-	if plan.Outdated+plan.Kept == 0 && a.target.Problem == "" {
+	if !plan.IsDue() && a.target.Problem == "" {
 		return plan, nil
 	}
 	active, err := p.activeRefresh(ctx, g.Name)
@@ -320,7 +341,31 @@ func (p *Planner) plan(
 		plan.Active = active.ID
 	}
 	plan.Findings = refresh.Preflight(g, facts)
+	plan.Refused = p.refused(plan.Findings, a, active)
 	return plan, nil
+}
+
+// refused are the checks for which a run would end before it changes anything. What the preflight finds is a warning
+// where a run follows what is under way.
+func (p *Planner) refused(findings []refresh.Finding, a assessment, active *refresh.Refresh) (checks []string) {
+	cfg := p.policy.cfg
+	underWay := active != nil && !cfg.Mode.InBatches()
+	switch {
+	case !a.due() && a.target.Problem == "":
+		return nil
+	case underWay && cfg.OnConflict == Fail, underWay && cfg.OnConflict == Attach && !active.HasTarget(a.target):
+		return []string{refresh.CheckActive}
+	case underWay && cfg.OnConflict == Attach:
+		return nil
+	}
+	for _, f := range findings {
+		allowed := f.Check != refresh.CheckTarget && slices.Contains(cfg.Allow, f.Check)
+		if f.Level != refresh.Refuse || allowed {
+			continue
+		}
+		checks = append(checks, f.Check)
+	}
+	return checks
 }
 
 func (p *Planner) planned(

@@ -21,7 +21,7 @@ func (p *preflight) check(ctx context.Context, active *refresh.Refresh) error {
 	if a.target.Problem != "" {
 		return &endError{report.Refused, a.target.Problem}
 	}
-	if len(a.outdated()) == 0 {
+	if !a.due() {
 		return nil
 	}
 	facts, err := p.facts(ctx, a, active)
@@ -39,6 +39,7 @@ func (p *preflight) facts(ctx context.Context, a assessment, active *refresh.Ref
 	}
 	facts, err := g.planner.facts(ctx, g.state.group, a, loads, active)
 	launching := func(h refresh.Hook) bool { return !h.Terminating }
+	g.state.drains.hooks = facts.Hooks
 	g.state.noLaunchHook = err == nil && !slices.ContainsFunc(facts.Hooks, launching)
 	return facts, err
 }
@@ -47,7 +48,7 @@ func (p *preflight) facts(ctx context.Context, a assessment, active *refresh.Ref
 // finds is a warning, since the refresh continues without the trigger too.
 func (p *preflight) checkAttached(ctx context.Context, active *refresh.Refresh) {
 	a := p.group.state.assess()
-	if active == nil || len(a.outdated()) == 0 {
+	if active == nil || !a.due() {
 		return
 	}
 	facts, err := p.facts(ctx, a, active)

@@ -44,7 +44,7 @@ func (p protection) take(ctx context.Context) (done string, err error) {
 }
 
 func (p protection) giveBack(ctx context.Context) (done, left string, err error) {
-	g, err := p.group.planner.reader.Group(ctx, p.group.name)
+	g, err := p.group.read(ctx)
 	if err != nil {
 		return "", "", err
 	}

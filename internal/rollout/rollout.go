@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/report"
-	"github.com/node-drainer/node-drainer/internal/text"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -137,7 +136,7 @@ func (r *rollout) check(ctx context.Context) error {
 // checkAgain is check for a group that is read.
 func (r *rollout) checkAgain(ctx context.Context) (err error) {
 	var active *refresh.Refresh
-	if !r.group.cfg.Mode.InBatches() || r.group.state.anyOutdated() {
+	if !r.group.cfg.Mode.InBatches() || r.group.state.isDue() {
 		if active, err = r.group.planner.activeRefresh(ctx, r.group.name); err != nil {
 			return err
 		}
@@ -238,11 +237,7 @@ func (r *rollout) verify(ctx context.Context) (ending, error) {
 	}
 	left, retained := s.remaining()
 	g.show(nil)
-	end := verdict(len(s.old), left, retained)
-	if end.outcome == report.Nothing && len(g.cfg.Only) > 0 {
-		end.message = "none of the instances that --instance names is in the group: " +
-			text.First(g.cfg.Only, mostNames)
-	}
+	end := s.drains.judge(s.verdict(left, retained), s.policy.nodes.cluster != nil)
 	if newer := s.target.Newer; end.outcome == report.Nothing && newer != "" {
 		end.message += "; " + newer
 	}

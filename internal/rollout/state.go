@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -18,8 +19,10 @@ type state struct {
 	began     time.Time
 	target    refresh.Target
 	old       map[string]bool // the instances to be replaced, as counted at the start
+	behind    bool            // The managed node group was outdated then.
 
 	noLaunchHook bool // The group is known to have none.
+	drains       drains
 
 	deleted bool // AWS says that there is no such group any more
 }
@@ -46,12 +49,12 @@ func (s *state) assess() assessment { return s.policy.assess(s.group, s.template
 // facts are what the preflight decides on, as far as it needs no calls.
 func (s *state) facts() refresh.Facts { return s.policy.facts(s.group, s.assess()) }
 
-func (s *state) anyOutdated() bool { return len(s.assess().outdated()) > 0 }
+func (s *state) isDue() bool { return s.assess().due() }
 
 // count takes the instances for old that are outdated now, or are and terminate already.
 func (s *state) count() {
 	a := s.assess()
-	s.target, s.old = a.target, map[string]bool{}
+	s.target, s.old, s.behind = a.target, map[string]bool{}, len(a.nodegroup) > 0
 	for _, id := range slices.Concat(a.outdated(), a.terminating()) {
 		s.old[id] = true
 	}
@@ -137,6 +140,19 @@ func (s *state) remaining() (left, retained []string) {
 		}
 	}
 	return left, retained
+}
+
+// verdict is how the rollout ended, from the instances that are left or retained. A managed node group may be outdated
+// without a node.
+func (s *state) verdict(left, retained []string) ending {
+	end := verdict(len(s.old), left, retained)
+	switch a := s.assess(); {
+	case len(left)+len(retained) == 0 && len(a.nodegroup) > 0:
+		return ending{report.Incomplete, a.nodegroup[0].Text + "; trigger plan shows more"}
+	case end.outcome == report.Nothing && s.behind:
+		return ending{report.Done, "the node group is updated; it has no nodes to be replaced"}
+	}
+	return end
 }
 
 // withReason is the instance, and why it is left.

@@ -19,7 +19,7 @@ func (t *Trigger) Status(ctx context.Context) (report.Rollout, error) {
 	var work errgroup.Group
 	work.SetLimit(concurrency)
 	for i, g := range s.groups {
-		work.Go(func() error { return t.newGroup(groupProgress{p, i}, g, s.templates).status(ctx) })
+		work.Go(func() error { return t.newGroup(groupProgress{p, i}, g, s).status(ctx) })
 	}
 	if err := work.Wait(); err != nil {
 		return report.Rollout{}, err

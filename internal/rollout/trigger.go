@@ -59,10 +59,10 @@ func (t *Trigger) Run(ctx context.Context) (report.Rollout, error) {
 	if !t.cfg.Wait && waves[0] != waves[len(waves)-1] {
 		return report.Rollout{}, errWaves
 	}
-	turns, gates := newTurns(t.cfg, s.groups), &gates{cfg: t.cfg}
+	turns, gates := newTurns(t.cfg, s.groups), newGates(t.cfg)
 	pause := newPause(t.cfg, len(s.groups))
 	return t.each(ctx, s.groups, func(ctx context.Context, p groupProgress, g refresh.Group) ending {
-		group := t.newGroup(p, g, s.templates)
+		group := t.newGroup(p, g, s)
 		group.gates = gates
 		r := t.newRollout(group, turns)
 		r.pause = pause
@@ -96,10 +96,11 @@ func (t *Trigger) each(
 	return all.close()
 }
 
-func (t *Trigger) newGroup(p groupProgress, g refresh.Group, templates refresh.Templates) *group {
-	s := &state{policy: t.planner.policy, templates: templates, began: time.Now()}
+func (t *Trigger) newGroup(p groupProgress, g refresh.Group, found survey) *group {
+	s := &state{policy: t.planner.policy, templates: found.templates, began: time.Now()}
 	s.update(g)
-	one := &group{name: g.Name, cfg: t.cfg, planner: t.planner, state: s, progress: p}
+	s.drains.read = found.at
+	one := &group{name: g.Name, cfg: t.cfg, planner: t.planner, state: s, progress: p, records: t.writer, seen: func(refresh.Group) {}}
 	one.hours = hours{one, t.writer}
 	return one
 }

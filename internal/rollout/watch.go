@@ -145,7 +145,7 @@ func (w *Watcher) watched(s survey, refused []refresh.Group) (all []refresh.Watc
 		n := len(a.outdated())
 		same := func(other refresh.Group) bool { return other.Name == g.Name }
 		all = append(all, refresh.Watched{
-			Group: g.Name, Outdated: n, Failed: n > 0 && w.failures.holds(g, a.target.Key),
+			Group: g.Name, Outdated: n, Failed: a.due() && w.failures.holds(g, a.target.Key),
 			Refused: slices.ContainsFunc(refused, same),
 		})
 	}
@@ -160,7 +160,7 @@ func (w *Watcher) check(ctx context.Context, outdated survey) (starts, refused [
 		case err != nil:
 		case w.mayStart(plan):
 			starts = append(starts, outdated.groups[n])
-		case plan.Outdated > 0, len(refresh.Refused(plan.Findings, w.cfg.Allow)) > 0:
+		default:
 			refused = append(refused, outdated.groups[n])
 		}
 	}
@@ -179,7 +179,7 @@ func (w *Watcher) sort(
 			held = append(held, g)
 		case w.isPaused(g):
 			left = append(left, g.Name)
-		case len(a.outdated()) > 0 || a.target.Problem != "":
+		case a.due() || a.target.Problem != "":
 			outdated.groups = append(outdated.groups, g)
 		default:
 			w.notes.forget(g.Name)
@@ -245,7 +245,7 @@ func (w *Watcher) isWaiting(g refresh.Group, a assessment) bool {
 
 // waiting is why the group must not be touched now; empty if it may be.
 func (w *Watcher) waiting(g refresh.Group, a assessment) string {
-	if f, _ := w.failures.of(g); w.failures.holds(g, a.target.Key) && len(a.outdated()) > 0 {
+	if f, _ := w.failures.of(g); w.failures.holds(g, a.target.Key) && a.due() {
 		return "not tried again: " + f.Describe() + "; it waits for another target, or for trigger resume --asg " + g.Name
 	}
 	if other, held := refresh.HeldByOther(g, w.cfg.Holder, time.Now()); held {
@@ -256,31 +256,20 @@ func (w *Watcher) waiting(g refresh.Group, a assessment) string {
 
 // mayStart reports whether the rollout may start, or follow a refresh. A refusal is noted once.
 func (w *Watcher) mayStart(plan report.Plan) bool {
-	follows := !w.cfg.Mode.InBatches() && plan.Active != ""
-	refused := refresh.Refused(plan.Findings, w.cfg.Allow)
-	if conflict := w.conflict(plan); conflict != "" {
-		w.notes.once(plan.Group, "not started: "+conflict)
-		return false
-	}
-	if len(refused) == 0 || follows {
-		w.notes.forget(plan.Group)
-		return plan.Outdated > 0
-	}
 	var why []string
-	for _, f := range refused {
-		why = append(why, f.Check+": "+f.Text)
-	}
-	w.notes.once(plan.Group, "refused by the preflight: "+strings.Join(why, "; "))
-	return false
-}
-
-// conflict describes the refresh that is under way if the rollout would end at once because of it; else it is empty.
-func (w *Watcher) conflict(plan report.Plan) string {
 	for _, f := range plan.Findings {
-		other := w.cfg.OnConflict == Attach && f.Level == refresh.Warn || w.cfg.OnConflict == Fail
-		if f.Check == refresh.CheckActive && !w.cfg.Mode.InBatches() && plan.Active != "" && other {
-			return f.Text
+		if slices.Contains(plan.Refused, f.Check) {
+			why = append(why, f.Check+": "+f.Text)
 		}
 	}
-	return ""
+	switch {
+	case len(plan.Refused) == 0:
+		w.notes.forget(plan.Group)
+		return true
+	case plan.Expected() == report.Conflict:
+		w.notes.once(plan.Group, "not started: "+strings.Join(why, "; "))
+	default:
+		w.notes.once(plan.Group, "refused by the preflight: "+strings.Join(why, "; "))
+	}
+	return false
 }

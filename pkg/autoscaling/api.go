@@ -122,6 +122,8 @@ func meaningOf(err error) error {
 	switch cloud.ErrorCode(err) {
 	case "InstanceRefreshInProgress":
 		return refresh.ErrInProgress
+	case "ScalingActivityInProgress":
+		return refresh.ErrBusy
 	case "ActiveInstanceRefreshNotFound":
 		return refresh.ErrNoRefresh
 	case "IrreversibleInstanceRefresh":

@@ -7,7 +7,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	sdk "github.com/aws/aws-sdk-go-v2/service/autoscaling"
-	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
@@ -56,7 +55,7 @@ func (w Capacity) Lower(ctx context.Context, g refresh.Group) (desired int, err 
 		return g.Desired, nil
 	}
 	s, _ := refresh.SurgeOf(g)
-	if desired = max(g.Desired-s.Left(g.Desired), min(g.Min, g.Desired)); desired < g.Desired {
+	if desired = g.Desired - s.Left(g); desired < g.Desired {
 		if err := w.setDesired(ctx, g.Name, desired); err != nil {
 			return g.Desired, err
 		}
@@ -78,55 +77,4 @@ func (w Capacity) setDesired(ctx context.Context, group string, desired int) err
 		AutoScalingGroupName: &group, DesiredCapacity: new(toInt32(&desired)), HonorCooldown: aws.Bool(false),
 	})
 	return wrap(err, "set the desired capacity of group %s to %d", group, desired)
-}
-
-// tagger tags groups.
-type tagger struct{ api ChangesAPI }
-
-// groupResource is the type of what the tags of Auto Scaling are on. Source: Tag in the API reference.
-const groupResource = "auto-scaling-group"
-
-func (w tagger) tag(ctx context.Context, group, key, value string) error {
-	_, err := call(ctx, retriedTimeout, w.api.CreateOrUpdateTags, &sdk.CreateOrUpdateTagsInput{Tags: []types.Tag{{
-		ResourceId: &group, ResourceType: aws.String(groupResource), Key: &key, Value: &value,
-		PropagateAtLaunch: aws.Bool(false),
-	}}})
-	return wrap(err, "tag group %s with %s", group, key)
-}
-
-func (w tagger) untag(ctx context.Context, group, key string) error {
-	_, err := call(ctx, retriedTimeout, w.api.DeleteTags, &sdk.DeleteTagsInput{Tags: []types.Tag{{
-		ResourceId: &group, ResourceType: aws.String(groupResource), Key: &key,
-	}}})
-	return wrap(err, "remove the tag %s from group %s", key, group)
-}
-
-// WriteLease writes the lease into a tag of the group, whoever has one.
-func (w tagger) WriteLease(ctx context.Context, group string, l refresh.Lease) error {
-	return w.tag(ctx, group, refresh.LeaseTag, l.String())
-}
-
-// RemoveLease removes the lease of the group.
-func (w tagger) RemoveLease(ctx context.Context, group string) error {
-	return w.untag(ctx, group, refresh.LeaseTag)
-}
-
-// WriteBegun writes into a tag of the group when the rollout to a target began.
-func (w tagger) WriteBegun(ctx context.Context, group string, b refresh.Begun) error {
-	return w.tag(ctx, group, refresh.BegunTag, b.String())
-}
-
-// RemoveBegun removes the beginning of the group's rollout.
-func (w tagger) RemoveBegun(ctx context.Context, group string) error {
-	return w.untag(ctx, group, refresh.BegunTag)
-}
-
-// WriteFailed writes into a tag of the group that the rollout to a target failed.
-func (w tagger) WriteFailed(ctx context.Context, group string, f refresh.Failed) error {
-	return w.tag(ctx, group, refresh.FailedTag, f.String())
-}
-
-// RemoveFailed removes the failure of the group.
-func (w tagger) RemoveFailed(ctx context.Context, group string) error {
-	return w.untag(ctx, group, refresh.FailedTag)
 }

@@ -141,9 +141,10 @@ func toInstance(i types.Instance) refresh.Instance {
 
 func toHook(h types.LifecycleHook) refresh.Hook {
 	return refresh.Hook{
-		Name:          aws.ToString(h.LifecycleHookName),
-		Terminating:   aws.ToString(h.LifecycleTransition) == string(Terminating),
-		GlobalTimeout: timingOf(h).Global,
+		Name:             aws.ToString(h.LifecycleHookName),
+		Terminating:      aws.ToString(h.LifecycleTransition) == string(Terminating),
+		HeartbeatTimeout: timingOf(h).Heartbeat,
+		GlobalTimeout:    timingOf(h).Global,
 	}
 }
 

@@ -64,7 +64,7 @@ func (r *Reader) selected(ctx context.Context, s refresh.Selection) ([]refresh.G
 		return r.describe(ctx, &sdk.DescribeAutoScalingGroupsInput{Filters: filters(s)})
 	}
 	names := slices.Compact(slices.Sorted(slices.Values(s.Names)))
-	found, err := r.byName(ctx, names)
+	found, err := r.Named(ctx, names)
 	if err != nil || len(found) == len(names) {
 		return found, err
 	}

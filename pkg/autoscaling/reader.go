@@ -61,15 +61,15 @@ func (r *Reader) Pool(ctx context.Context, group string) (pooled []refresh.Insta
 
 func (r *Reader) describeBatch(ctx context.Context, names []string) []batch.Result[refresh.Group] {
 	groups := map[string]refresh.Group{}
-	found, err := r.byName(ctx, names)
+	found, err := r.Named(ctx, names)
 	for _, g := range found {
 		groups[g.Name] = g
 	}
 	return batch.Results(names, groups, err)
 }
 
-// byName describes the groups of the names. A name without a group is left out.
-func (r *Reader) byName(ctx context.Context, names []string) ([]refresh.Group, error) {
+// Named describes the groups of the names. A name without a group is left out. It costs one call for each hundred.
+func (r *Reader) Named(ctx context.Context, names []string) ([]refresh.Group, error) {
 	var found []refresh.Group
 	for some := range slices.Chunk(names, groupsPage) {
 		groups, err := r.describe(ctx, &sdk.DescribeAutoScalingGroupsInput{AutoScalingGroupNames: some})

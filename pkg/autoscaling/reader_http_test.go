@@ -126,7 +126,7 @@ func TestHTTPGroup(t *testing.T) {
 	must(t, s.PutHook("workers", awsim.Hook{Name: "drain", HeartbeatTimeout: time.Minute}))
 	must(t, s.PutHook("workers", awsim.Hook{Name: "ready", Transition: awsim.Launching, GlobalTimeout: time.Minute}))
 	want := []refresh.Hook{
-		{Name: "drain", Terminating: true, GlobalTimeout: 100 * time.Minute}, {Name: "ready", GlobalTimeout: time.Minute},
+		{Name: "drain", Terminating: true, HeartbeatTimeout: time.Minute, GlobalTimeout: 100 * time.Minute}, {Name: "ready", HeartbeatTimeout: time.Hour, GlobalTimeout: time.Minute},
 	}
 	if hooks, err := r.Hooks(bounded(t), "workers"); err != nil || !slices.Equal(hooks, want) {
 		t.Errorf("the hooks are %+v, %v", hooks, err)

@@ -2,13 +2,11 @@ package autoscaling
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	sdk "github.com/aws/aws-sdk-go-v2/service/autoscaling"
-	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
@@ -61,17 +59,9 @@ func (w Standby) TerminateStandby(ctx context.Context, instanceID string) error 
 // WriteStandby writes the record into tags of the group, which must have been described since they changed last.
 func (w Standby) WriteStandby(ctx context.Context, g refresh.Group, record refresh.StandbyRecord) error {
 	set, remove := refresh.StandbyTags(g, record)
-	var tags []types.Tag
-	for _, key := range slices.Sorted(maps.Keys(set)) {
-		tags = append(tags, types.Tag{
-			ResourceId: &g.Name, ResourceType: aws.String(groupResource), Key: &key, Value: aws.String(set[key]),
-			PropagateAtLaunch: aws.Bool(false),
-		})
-	}
-	if len(tags) > 0 {
-		_, err := call(ctx, retriedTimeout, w.api.CreateOrUpdateTags, &sdk.CreateOrUpdateTagsInput{Tags: tags})
-		if err != nil {
-			return wrap(err, "record in tags of group %s which instances are in Standby", g.Name)
+	if len(set) > 0 {
+		if err := w.tagAll(ctx, g.Name, set); err != nil {
+			return err
 		}
 	}
 	for _, key := range remove {

@@ -42,7 +42,9 @@ type Drain struct {
 	Done    bool      `json:"done"`    // The condition is True.
 	Reason  string    `json:"reason"`  // One word.
 	Message string    `json:"message"` // How many pods are left, and what blocks them.
-	Since   time.Time `json:"since"`
+	Since   time.Time `json:"since,omitzero"`
+
+	LeftBehind bool `json:"leftBehind,omitempty"` // It has ended, and pods are left.
 }
 
 // Load is what runs on a node.

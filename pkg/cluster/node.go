@@ -25,7 +25,7 @@ func toNode(n *corev1.Node) Node {
 		case node.ConditionType:
 			out.Drain = &Drain{
 				Done: c.Status == corev1.ConditionTrue, Reason: c.Reason, Message: c.Message,
-				Since: c.LastTransitionTime.Time,
+				Since: c.LastTransitionTime.Time, LeftBehind: c.Reason == node.ReasonLeftBehind,
 			}
 		}
 	}

@@ -21,6 +21,9 @@ import (
 // ConditionType is the type of the Node condition that shows the progress of a drain.
 const ConditionType corev1.NodeConditionType = "node-drainer.io/Drained"
 
+// ReasonLeftBehind is the reason of the condition of a Node whose drain has ended with pods left.
+const ReasonLeftBehind = "PodsLeftBehind"
+
 const (
 	// conditionInterval is the least time between two writes of one Node's condition, except the last.
 	conditionInterval = 10 * time.Second

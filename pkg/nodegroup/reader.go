@@ -5,7 +5,9 @@ package nodegroup
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -32,7 +34,7 @@ type ReaderAPI interface {
 
 // Groups reads the Auto Scaling groups of node groups: see package autoscaling.
 type Groups interface {
-	Find(ctx context.Context, s refresh.Selection) ([]refresh.Group, error)
+	Named(ctx context.Context, names []string) ([]refresh.Group, error) // A name without a group is left out.
 	Group(ctx context.Context, name string) (refresh.Group, error)
 }
 
@@ -75,47 +77,73 @@ func NewReader(api ReaderAPI, groups Groups, machines Machines, releases *Releas
 	}
 }
 
-// Find returns the Auto Scaling groups of the requested node groups. If the selection has names of Auto Scaling groups,
-// it returns those of them only.
+// Find returns the Auto Scaling groups of the requested node groups, sorted by name. If the selection has names of Auto
+// Scaling groups, it returns those of them only. A node group whose Auto Scaling group does not exist has a Problem; of
+// all node groups of a cluster those are left out that are being deleted.
 func (r *Reader) Find(ctx context.Context, s refresh.Selection) ([]refresh.Group, error) {
 	found, err := r.describeAll(ctx)
 	if err != nil {
 		return nil, err
 	}
-	known, names := map[string]refresh.Nodegroup{}, []string(nil)
+	known := map[string]refresh.Nodegroup{}
 	for _, d := range found {
 		for _, name := range d.scaling {
-			known[name], names = d.group, append(names, name)
+			known[name] = d.group
 		}
 	}
-	if len(names) == 0 {
+	if len(known) == 0 {
 		return nil, missing("the node groups of the cluster %s have no Auto Scaling group", r.request.Cluster)
 	}
+	names := slices.Sorted(maps.Keys(known))
 	if len(s.Names) > 0 {
 		names = slices.DeleteFunc(names, func(name string) bool { return !slices.Contains(s.Names, name) })
 	}
-	groups, err := r.groups.Find(ctx, refresh.Selection{Names: names})
+	groups, err := r.named(ctx, names, known)
 	if err != nil {
 		return nil, err
 	}
 	r.mu.Lock()
 	r.known = known
 	r.mu.Unlock()
-	for i := range groups {
-		addNodegroup(&groups[i], known[groups[i].Name])
-	}
 	return groups, r.addSubnets(ctx, groups)
+}
+
+// named reads the Auto Scaling groups. One that does not exist has neither sizes nor instances, and a Problem.
+func (r *Reader) named(
+	ctx context.Context, names []string, known map[string]refresh.Nodegroup,
+) (groups []refresh.Group, err error) {
+	found, err := r.groups.Named(ctx, names)
+	if err != nil {
+		return nil, err
+	}
+	byName := map[string]refresh.Group{}
+	for _, g := range found {
+		byName[g.Name] = g
+	}
+	for _, name := range names {
+		g, exists := byName[name]
+		if n := known[name]; !exists {
+			n.Problem = fmt.Sprintf("the Auto Scaling group %s of the node group %s does not exist, and the node group is %s: "+
+				"delete the node group, or create it again", name, n.Name, n.Status)
+			known[name], g.Name = n, name
+		}
+		addNodegroup(&g, known[name])
+		groups = append(groups, g)
+	}
+	return groups, nil
 }
 
 // Group reads an Auto Scaling group that Find has returned, and its node group.
 func (r *Reader) Group(ctx context.Context, name string) (refresh.Group, error) {
-	g, err := r.groups.Group(ctx, name)
-	if err != nil {
-		return g, err
-	}
 	r.mu.Lock()
 	before := r.known[name]
 	r.mu.Unlock()
+	g, err := r.groups.Group(ctx, name)
+	if errors.Is(err, refresh.ErrNoGroup) && before.Problem != "" { // Find has seen that.
+		return refresh.Group{Name: name, Nodegroup: &before}, nil
+	} else if err != nil {
+		return g, err
+	}
 	now, err := r.describe(ctx, before.Name)
 	if err != nil {
 		return g, err
@@ -131,6 +159,10 @@ func (r *Reader) Group(ctx context.Context, name string) (refresh.Group, error) 
 func addNodegroup(g *refresh.Group, n refresh.Nodegroup) {
 	g.Nodegroup = &n
 	if wave, tagged := n.Tags[refresh.WaveTag]; tagged && g.Tags[refresh.WaveTag] == "" {
+		g.Tags = maps.Clone(g.Tags) // Concurrent readers of one group share them.
+		if g.Tags == nil {
+			g.Tags = map[string]string{}
+		}
 		g.Tags[refresh.WaveTag] = wave
 	}
 }
@@ -154,15 +186,13 @@ func (r *Reader) describeAll(ctx context.Context) ([]described, error) {
 			return nil, err
 		}
 	}
-	all := make([]described, len(names))
-	err = concurrently(ctx, len(names), func(ctx context.Context, i int) (err error) {
-		all[i], err = r.describe(ctx, names[i])
-		all[i].group.ClusterVersion = aws.ToString(cluster.Cluster.Version)
-		all[i].group.Wants.Kubernetes = cmp.Or(r.request.Kubernetes, all[i].group.Has.Kubernetes)
-		return err
-	})
+	all, err := r.describeNamed(ctx, names)
 	if err != nil {
 		return nil, err
+	}
+	for i := range all {
+		all[i].group.ClusterVersion = aws.ToString(cluster.Cluster.Version)
+		all[i].group.Wants.Kubernetes = cmp.Or(r.request.Kubernetes, all[i].group.Has.Kubernetes)
 	}
 	releases, err := r.newest(ctx, all)
 	if err != nil {
@@ -172,6 +202,22 @@ func (r *Reader) describeAll(ctx context.Context) ([]described, error) {
 		r.resolveRelease(&all[i], releases)
 		return r.resolveTemplate(ctx, &all[i])
 	})
+}
+
+// describeNamed reads the node groups. Those that nobody has named are left out while they are being deleted, or are gone
+// since they were listed.
+func (r *Reader) describeNamed(ctx context.Context, names []string) ([]described, error) {
+	all, listed := make([]described, len(names)), len(r.request.Names) == 0
+	err := concurrently(ctx, len(names), func(ctx context.Context, i int) (err error) {
+		all[i], err = r.describe(ctx, names[i])
+		if listed && errors.Is(err, refresh.ErrNoGroup) {
+			return nil
+		}
+		return err
+	})
+	return slices.DeleteFunc(all, func(d described) bool {
+		return listed && (d.group.Name == "" || d.group.Status == string(types.NodegroupStatusDeleting))
+	}), err
 }
 
 // concurrently calls do for each number below n, a few at a time, and returns the first error.

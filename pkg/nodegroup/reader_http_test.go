@@ -13,6 +13,8 @@ import (
 	awsautoscaling "github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
 	awseks "github.com/aws/aws-sdk-go-v2/service/eks"
+	"github.com/aws/aws-sdk-go-v2/service/eks/types"
+	"github.com/aws/aws-sdk-go-v2/service/ssm"
 
 	"github.com/node-drainer/node-drainer/pkg/autoscaling"
 	"github.com/node-drainer/node-drainer/pkg/ec2"
@@ -78,14 +80,18 @@ type launches struct {
 }
 
 func (a *account) reader(r nodegroup.Request) *nodegroup.Reader {
+	return a.readerOf(awseks.NewFromConfig(a.cfg), r)
+}
+
+func (a *account) readerOf(api nodegroup.ReaderAPI, r nodegroup.Request) *nodegroup.Reader {
 	machines := awsec2.NewFromConfig(a.cfg)
 	if r.Cluster == "" {
 		r.Cluster = "prod"
 	}
 	return nodegroup.NewReader(
-		awseks.NewFromConfig(a.cfg), autoscaling.NewReader(awsautoscaling.NewFromConfig(a.cfg)),
+		api, autoscaling.NewReader(awsautoscaling.NewFromConfig(a.cfg)),
 		launches{ec2.NewLaunchReader(machines), ec2.NewSubnetReader(machines)},
-		nodegroup.NewReleases(a.cfg, ec2.SystemsManager(machines.Options())), r)
+		nodegroup.NewReleases(ssm.NewFromConfig(a.cfg)), r)
 }
 
 // find returns the only group of the request.
@@ -217,8 +223,7 @@ func TestReleases(t *testing.T) {
 			a := newAccount(t)
 			tt.fault.Service = "ssm"
 			a.Inject(tt.fault)
-			endpoint := ec2.SystemsManager(awsec2.NewFromConfig(a.cfg).Options())
-			got, err := nodegroup.NewReleases(a.cfg, endpoint).Newest(t.Context(), parameter)
+			got, err := nodegroup.NewReleases(ssm.NewFromConfig(a.cfg)).Newest(t.Context(), parameter)
 			if tt.want == "" && (err != nil || got != "1.34.2-20261104") || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 				t.Errorf("got %s, %v", got, err)
 			}
@@ -262,5 +267,80 @@ func TestStart(t *testing.T) {
 	a.must(err)
 	if next, err := start(g); err != nil || next == id {
 		t.Errorf("after a failure: %s, %v", next, err)
+	}
+}
+
+// TestFindWithoutAutoScalingGroup: a node group whose Auto Scaling group somebody has deleted is a problem of that one
+// alone.
+func TestFindWithoutAutoScalingGroup(t *testing.T) {
+	t.Parallel()
+	a := newAccount(t)
+	whole, broken := a.create(awsim.Nodegroup{Name: "whole"}), a.create(awsim.Nodegroup{Name: "broken"})
+	_, err := awsautoscaling.NewFromConfig(a.cfg).DeleteAutoScalingGroup(t.Context(),
+		&awsautoscaling.DeleteAutoScalingGroupInput{AutoScalingGroupName: &broken, ForceDelete: aws.Bool(true)})
+	a.must(err)
+	for _, names := range [][]string{nil, {"whole", "broken"}} {
+		reader := a.reader(nodegroup.Request{Names: names})
+		found, err := reader.Find(t.Context(), refresh.Selection{})
+		a.must(err)
+		problems := map[string]string{}
+		for _, g := range found {
+			problems[g.Name] = g.Nodegroup.Problem
+		}
+		if len(found) != 2 || problems[whole] != "" || !strings.Contains(problems[broken], "does not exist") {
+			t.Errorf("%v: the problems are %v", names, problems)
+		}
+		again, err := reader.Group(t.Context(), broken)
+		if err != nil || again.Nodegroup.Problem != problems[broken] {
+			t.Errorf("%v: read again it is %+v, %v", names, again.Nodegroup, err)
+		}
+	}
+}
+
+// vanishing is EKS where the node group is gone when it is described, or is being deleted.
+type vanishing struct {
+	*awseks.Client
+	name     string
+	deleting bool
+}
+
+func (v vanishing) DescribeNodegroup(
+	ctx context.Context, in *awseks.DescribeNodegroupInput, options ...func(*awseks.Options),
+) (*awseks.DescribeNodegroupOutput, error) {
+	out, err := v.Client.DescribeNodegroup(ctx, in, options...)
+	switch {
+	case err != nil || *in.NodegroupName != v.name:
+	case v.deleting:
+		out.Nodegroup.Status = types.NodegroupStatusDeleting
+	default:
+		return nil, &types.ResourceNotFoundException{}
+	}
+	return out, err
+}
+
+// TestFindBesideOneThatIsDeleted: a node group that is being deleted, or is gone since they were listed, does not keep
+// the others from being updated. One that was named is an error, or is left to the preflight.
+func TestFindBesideOneThatIsDeleted(t *testing.T) {
+	t.Parallel()
+	a := newAccount(t)
+	a.create(awsim.Nodegroup{Name: "a"})
+	a.create(awsim.Nodegroup{Name: "b"})
+	for _, tt := range []struct {
+		deleting bool
+		names    []string
+		want     int
+		err      string
+	}{
+		{false, nil, 1, ""},
+		{true, nil, 1, ""},
+		{true, []string{"a", "b"}, 2, ""},
+		{false, []string{"a", "b"}, 0, "no managed node group b"},
+	} {
+		r := nodegroup.Request{Cluster: "prod", Names: tt.names}
+		found, err := a.readerOf(vanishing{awseks.NewFromConfig(a.cfg), "b", tt.deleting}, r).
+			Find(t.Context(), refresh.Selection{})
+		if len(found) != tt.want || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+			t.Errorf("%+v: found %d, %v", tt, len(found), err)
+		}
 	}
 }

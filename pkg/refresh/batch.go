@@ -94,7 +94,7 @@ func (s Step) Replaces() bool { return s.Begins() || len(s.Leave)+len(s.Drain)+l
 func Next(m Snapshot, p Pace) Step {
 	f := m.classify()
 	surge, _ := SurgeOf(m.Group)
-	spare := surge.Left(m.Group.Desired)
+	spare := surge.Left(m.Group)
 	switch rest := m.LastBatchEnded.Add(p.Between).Sub(m.Now); {
 	case f.waitReason() != "":
 		return Step{Waiting: f.waitReason(), InFlight: true}
@@ -113,17 +113,18 @@ func Next(m Snapshot, p Pace) Step {
 
 // toRaise is by how much the desired capacity is to be raised next, up to the surge, but by no more than are outdated.
 // In steps it is raised until all of the surge is there. An autoscaler that has asked for more meanwhile may have left
-// no room for the rest; then the surge is what is there.
+// no room for the rest; then the surge is what is there. Where the minimum size was raised, what it keeps of the surge is
+// the capacity that the owner wants from now on, and the surge comes on top of it if the maximum allows that.
 func (p Pace) toRaise(g Group, outdated int) int {
 	surge, _ := SurgeOf(g)
-	spare := surge.Left(g.Desired)
+	spare := surge.Left(g)
 	n := min(p.SurgeOf(g), outdated) - spare
 	switch {
 	case p.Surge == Amount{}:
 		return 0
 	case spare > 0 && p.Step == Amount{}:
 		return 0
-	case spare > 0:
+	case spare > 0 || surge.keptByMinimum(g):
 		n = min(n, g.Max-g.Desired)
 	}
 	if p.Step != (Amount{}) {
@@ -155,7 +156,7 @@ func (p Pace) nextBatch(outdated []Instance, desired, spare int) Step {
 // takeBack terminates instances of the zones that have the most with what is left of the surge.
 func (m Snapshot) takeBack(current []Instance, batch Amount) Step {
 	surge, raised := SurgeOf(m.Group)
-	n := min(surge.Left(m.Group.Desired), max(batch.Of(m.Group.Desired), 1), len(current))
+	n := min(surge.Left(m.Group), max(batch.Of(m.Group.Desired), 1), len(current))
 	switch {
 	case !raised:
 		return Step{Done: true}

@@ -162,7 +162,9 @@ func TestRollout(t *testing.T) {
 			Step: pick(dice, Amount{}, Amount{N: 1}, Amount{N: 2}, Amount{N: 40, Percent: true}), Between: time.Duration(dice.IntN(3)) * time.Second,
 		}
 		scales := dice.IntN(2) == 0
-		vanish := dice.IntN(4) == 0 // Spot interruptions terminate old ones, too.
+		raisesMin := dice.IntN(4) == 0 // A scheduled action does, in the middle of the rollout.
+		kept := 0                      // What the minimum may keep of the surge.
+		vanish := dice.IntN(4) == 0    // Spot interruptions terminate old ones, too.
 		name := fmt.Sprintf("seed %d: %d of %d, %+v, launch first: %t", seed, len(s.old), size, pace, s.launchFirst)
 		run := operator{scaling: s, pace: pace, marked: map[string]bool{}}
 		ended := false
@@ -175,6 +177,9 @@ func TestRollout(t *testing.T) {
 			}
 			if scales && dice.IntN(10) == 0 {
 				s.scaleUp(1 + dice.IntN(2))
+			}
+			if raisesMin && dice.IntN(20) == 0 {
+				raisesMin, s.group.Min, kept = false, s.group.Desired, s.group.Desired-s.asked
 			}
 			s.tick()
 			if s.group.Desired < s.asked {
@@ -192,7 +197,8 @@ func TestRollout(t *testing.T) {
 			}
 		}
 		_, raised := SurgeOf(s.group)
-		if !ended || s.left() > 0 || s.group.Desired != s.asked || raised {
+		least := max(s.asked, s.group.Min)
+		if !ended || s.left() > 0 || s.group.Desired < least || s.group.Desired > max(least, s.asked+kept) || raised {
 			t.Fatalf("%s: ended: %t, old: %d, desired: %d, tag left: %t\n%+v", name, ended, s.left(), s.group.Desired, raised, s.group)
 		}
 	}
@@ -251,6 +257,7 @@ func (o *operator) act(s Step, killed bool) {
 	for n := range o.group.Instances {
 		i := &o.group.Instances[n]
 		switch marked := i.InService() && slices.Contains(ids, i.ID); {
+		case marked && len(s.Terminate) > 0 && o.group.Desired == o.group.Min: // Auto Scaling refuses that.
 		case marked && len(s.Terminate) > 0:
 			i.State = "Terminating:Wait"
 			o.group.Desired--
@@ -266,7 +273,7 @@ func (o *operator) act(s Step, killed bool) {
 	case s.Raise > 0:
 		o.raise(s.Raise, killed)
 	case s.Lower && raised:
-		o.group.Desired -= surge.Left(o.group.Desired)
+		o.group.Desired -= surge.Left(o.group)
 		o.group.Tags = nil
 	}
 }

@@ -33,9 +33,12 @@ func BegunOf(g Group) (b Begun, ok bool) {
 
 // ByComparison returns the reason for which the instance is outdated if that is what the group has launched it from,
 // and not its age or a request: another one that is launched now should not be outdated for this reason. An instance
-// whose source is unknown was attached to the group.
-func (v Verdict) ByComparison() (r Reason, ok bool) {
+// whose source is unknown may have been attached to the group: it counts unless the caller takes it for that.
+func (v Verdict) ByComparison(attached bool) (r Reason, ok bool) {
 	codes := []Code{CodeSource, CodeConfiguration, CodeTemplate, CodeVersion, CodeType, CodeImage}
+	if !attached {
+		codes = append(codes, CodeUnknown)
+	}
 	n := slices.IndexFunc(v.Reasons, func(r Reason) bool { return slices.Contains(codes, r.Code) })
 	if !v.Outdated || n < 0 {
 		return Reason{}, false

@@ -196,8 +196,10 @@ func checkSelf(g Group, f Facts) (Level, string) {
 
 func checkOutdated(g Group, f Facts) (Level, string) {
 	switch {
-	case g.Desired == 0 && f.Outdated == 0:
+	case g.Desired == 0 && f.Outdated == 0 && g.Nodegroup == nil:
 		return OK, "the desired capacity is 0: there is nothing to replace"
+	case f.Outdated == 0 && g.Nodegroup != nil && !g.Nodegroup.IsUpdated():
+		return OK, "the node group is outdated, and has no node to be replaced"
 	case f.Outdated == 0:
 		return OK, "no instance is outdated"
 	default:

@@ -143,7 +143,7 @@ func nodegroupChecks() []check {
 	inZones := func(g Group, _ Facts) bool { return len(g.Nodegroup.Subnets) > 0 }
 	return []check{
 		{name: "nodegroup-health", find: checkNodegroupHealth},
-		{name: "target", find: checkNodegroupTarget},
+		{name: CheckTarget, find: checkNodegroupTarget},
 		{name: "version-skew", find: checkVersionSkew},
 		{name: "suspended", find: checkNodegroupSuspended},
 		{name: CheckActive, find: checkNodegroupUpdate},

@@ -147,9 +147,10 @@ const enteringStandby = "EnteringStandby"
 
 // Hook is a lifecycle hook of a group.
 type Hook struct {
-	Name          string
-	Terminating   bool          // Else of a launch.
-	GlobalTimeout time.Duration // The longest that it can hold an instance.
+	Name             string
+	Terminating      bool          // Else of a launch.
+	HeartbeatTimeout time.Duration // For how long it holds an instance without a heartbeat.
+	GlobalTimeout    time.Duration // The longest that it can hold an instance.
 }
 
 // Bounds of a lifecycle hook. Source: LifecycleHook and PutLifecycleHook in the API reference.

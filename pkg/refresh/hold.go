@@ -2,6 +2,7 @@ package refresh
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -29,6 +30,13 @@ const (
 	HoldTaint      HoldKind = "taint"
 	HoldScaleDown  HoldKind = "scale-down"
 )
+
+// IsRecord reports whether the key is that of a tag by which the trigger records what it has changed, or that it works on
+// the group.
+func IsRecord(key string) bool {
+	records := []string{LeaseTag, SurgeTag, SuspendedTag, MaxTag, BegunTag}
+	return slices.Contains(records, key) || strings.HasPrefix(key, ProtectedTag) || strings.HasPrefix(key, StandbyTag)
+}
 
 // HoldsOf returns what the group's tags say is held. All of it has the holder of the lease as its owner.
 func HoldsOf(g Group) []Hold {

@@ -118,11 +118,12 @@ func (n *Nodegroup) reasons(g Group, byTemplate map[string]Verdict) []Reason {
 func (n *Nodegroup) IsUpdated() bool { return n.Has.agrees(n.Wants) }
 
 // OutdatedNodes adds to the verdicts, which compare the launch templates of the instances with that of their Auto
-// Scaling group, what is outdated because the managed node group is.
-func OutdatedNodes(g Group, verdicts map[string]Verdict) {
+// Scaling group, what is outdated because the managed node group is. It returns why that is, also if it has no nodes:
+// those that it launches later would be outdated.
+func OutdatedNodes(g Group, verdicts map[string]Verdict) []Reason {
 	reasons := g.Nodegroup.reasons(g, verdicts)
 	if len(reasons) == 0 {
-		return
+		return nil
 	}
 	for _, i := range g.Instances {
 		v := verdicts[i.ID]
@@ -130,6 +131,7 @@ func OutdatedNodes(g Group, verdicts map[string]Verdict) {
 		v.Kept = Criteria{IncludeProtected: true, IncludeStandby: true}.keptReasons(i)
 		verdicts[i.ID] = v
 	}
+	return reasons
 }
 
 // NodegroupTarget is the target of an update of the group's managed node group.

@@ -111,6 +111,7 @@ func (l Level) rank() int { return slices.Index([]Level{Refuse, Warn, OK}, l) }
 // Names of checks that other packages need.
 const (
 	CheckActive  = "active-refresh"
+	CheckTarget  = "target"
 	CheckBudgets = "disruption-budgets"
 )
 
@@ -150,7 +151,7 @@ func checks() []check {
 	return []check{
 		{name: "operator", find: checkManagedBy},
 		{name: "managed-nodegroup", find: checkNodegroup},
-		{name: "target", find: checkTarget},
+		{name: CheckTarget, find: checkTarget},
 		{name: "suspended", find: checkSuspended},
 		{"zonal-shift", warnZonalShift, func(g Group, f Facts) bool { return inUnhealthy(g, f) && g.IgnoresImpaired }},
 		{name: CheckActive, find: checkActiveRefresh},

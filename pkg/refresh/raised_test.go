@@ -31,8 +31,8 @@ func TestConfirm(t *testing.T) {
 		"changed, and AWS names none, as for a policy": {7, nil, Surge{From: 4, To: 4}},
 	} {
 		s := Surge{From: 4, To: 6, Raising: true, Before: 4, Since: noon}
-		if !s.InDoubt(tt.desired) || s.InDoubt(4) || s.Left(tt.desired) != 0 {
-			t.Errorf("%s: in doubt: %t, left: %d", name, s.InDoubt(tt.desired), s.Left(tt.desired))
+		if !s.InDoubt(tt.desired) || s.InDoubt(4) || s.Left(Group{Desired: tt.desired}) != 0 {
+			t.Errorf("%s: in doubt: %t, left: %d", name, s.InDoubt(tt.desired), s.Left(Group{Desired: tt.desired}))
 		}
 		if got := s.Confirm(tt.desired, tt.changes); got != tt.want {
 			t.Errorf("%s: %+v, want %+v", name, got, tt.want)

@@ -2,6 +2,7 @@ package refresh
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/node-drainer/node-drainer/internal/text"
@@ -20,7 +21,13 @@ const (
 // NextStandby decides what to do in a group in ModeStandby. Outdated instances are moved into Standby, where they do
 // not count for the desired capacity, so that the group launches a replacement for each. They leave when as many as are
 // desired are in service, with ready nodes. Only instances of the record leave, whatever else is in Standby.
+//
+// Unhealthy instances are those that Auto Scaling replaces. Where ReplaceUnhealthy is suspended it does not: then they
+// count as in service, as Auto Scaling counts them, and outdated ones are the first to be replaced.
 func NextStandby(m Snapshot, p Pace) Step {
+	if slices.Contains(m.Group.Suspended, processReplace) {
+		m = m.unreplaced()
+	}
 	record := StandbyOf(m.Group)
 	f, entering, waiting := m.classify(), m.entering(record), m.inStandby(record)
 	switch rest := m.LastBatchEnded.Add(p.Between).Sub(m.Now); {
@@ -39,10 +46,31 @@ func NextStandby(m Snapshot, p Pace) Step {
 		return Step{Waiting: "waiting " + p.Between.String() + " between two batches", RecheckAfter: rest}
 	}
 	batch := p.nextBatch(m.sorted(f.outdated, p.Order), DesiredWithoutSurge(m.Group), 0).Mark
-	if room := MostStandby - len(record.Held(m.Group)); len(batch) > room {
-		batch = batch[:max(room, 0)]
+	room := max(MostStandby-len(record.Held(m.Group)), 0)
+	if room == 0 { // What is kept there stays: the rest cannot be replaced.
+		return Step{Done: true}
 	}
-	return Step{Standby: batch}
+	return Step{Standby: batch[:min(len(batch), room)]}
+}
+
+// unreplaced is the snapshot in which no instance waits for Auto Scaling to replace it. An unhealthy one counts as one
+// whose node is not ready, if it is outdated.
+func (m Snapshot) unreplaced() Snapshot {
+	m.Group.Instances, m.NotReady = slices.Clone(m.Group.Instances), maps.Clone(m.NotReady)
+	for n := range m.Group.Instances {
+		i := &m.Group.Instances[n]
+		if i.Healthy || !i.InService() {
+			continue
+		}
+		i.Healthy = true
+		if slices.Contains(m.Outdated, i.ID) {
+			if m.NotReady == nil {
+				m.NotReady = map[string]bool{}
+			}
+			m.NotReady[i.ID] = true
+		}
+	}
+	return m
 }
 
 // entering are the instances that this run has moved into Standby, and that are not there yet.
@@ -123,8 +151,15 @@ func StandbyUnfinished(g Group) bool {
 func checkStandbyRoom(g Group, f Facts) (Level, string) {
 	const most = 50 // Source: Tag in the API reference.
 	others := len(g.Tags) - len(standbyEntries(g))
-	needed := (len(StandbyOf(g)) + min(f.Batch, f.Outdated) + standbyPerTag - 1) / standbyPerTag
+	instances := min(f.Batch, f.Outdated)
+	if f.Then == ThenStop || f.Then == ThenKeep { // Those of all batches stay.
+		instances = f.Outdated
+	}
+	needed := (len(StandbyOf(g)) + instances + standbyPerTag - 1) / standbyPerTag
 	switch {
+	case needed > MaxStandbyTags && instances > f.Batch:
+		return Refuse, fmt.Sprintf("%d instances are outdated, and %d can be kept in Standby at a time: use --then terminate, "+
+			"or name some by --instance", f.Outdated, MostStandby)
 	case needed > MaxStandbyTags:
 		return Refuse, fmt.Sprintf("a batch is %d instances, and %d can be in Standby at a time: use a smaller --batch",
 			f.Batch, MostStandby)

@@ -14,6 +14,12 @@ func recorded(g Group, ids string) Group {
 	return g
 }
 
+// unreplaced returns the group, in which ReplaceUnhealthy is suspended.
+func unreplaced(g Group) Group {
+	g.Suspended = []string{processReplace}
+	return g
+}
+
 func TestNextStandby(t *testing.T) {
 	t.Parallel()
 	standby, entering, draining := state("Standby"), state("EnteringStandby"), state("Terminating:Wait")
@@ -28,6 +34,9 @@ func TestNextStandby(t *testing.T) {
 		{"a batch", Snapshot{Group: group(3, instance(), instance(), instance()), Outdated: three}, two, Step{Standby: []string{"i-1", "i-2"}}},
 		{"of one zone", Snapshot{Group: zones(3, "b", "b", "a"), Outdated: three}, Pace{Batch: Amount{N: 2}, Order: ByZone}, Step{Standby: []string{"i-3"}}},
 		{"an old one whose node is not ready goes first", Snapshot{Group: group(3, instance(launchedAgo(time.Hour)), instance(), instance()), Outdated: three, NotReady: map[string]bool{"i-2": true}}, Pace{}, Step{Standby: []string{"i-2"}}},
+		{"an unhealthy one is waited for, as Auto Scaling replaces it", Snapshot{Group: group(3, instance(launchedAgo(time.Hour)), instance(unhealthy), instance()), Outdated: three}, Pace{}, Step{InFlight: true, Waiting: "waiting for 1 old instance to terminate: i-2 (InService, unhealthy); 1 of the 3 desired instances to be launched"}},
+		{"an unhealthy one that Auto Scaling does not replace goes first", Snapshot{Group: unreplaced(group(3, instance(launchedAgo(time.Hour)), instance(unhealthy), instance())), Outdated: three}, Pace{}, Step{Standby: []string{"i-2"}}},
+		{"a current one that is unhealthy, and that nobody replaces", Snapshot{Group: unreplaced(group(3, instance(), instance(unhealthy), instance())), Outdated: three[2:]}, Pace{}, Step{Standby: []string{"i-3"}}},
 		{"recorded by a run that was killed, and not moved", Snapshot{Group: recorded(group(3, instance(), instance(), instance()), "i-2"), Outdated: three}, Pace{}, Step{Standby: []string{"i-1"}}},
 		{"no new one has been launched yet", Snapshot{Group: recorded(group(3, instance(standby), instance(standby), instance()), "i-1 i-2"), Outdated: three}, two, Step{InFlight: true, Waiting: "waiting for 2 of the 3 desired instances to be launched"}},
 		{"a new one is pending", Snapshot{Group: recorded(group(2, instance(standby), instance(), instance(state("Pending"))), "i-1"), Outdated: three[:2]}, two, Step{InFlight: true, Waiting: "waiting for 1 new instance to enter service: i-3 (Pending)"}},
@@ -70,14 +79,27 @@ func TestStandbyRoom(t *testing.T) {
 	for n := range 50 {
 		tagged.Tags[string(rune('A'+n))] = ""
 	}
+	full := g
+	full.Desired, full.Instances = 100, slices.Clone(g.Instances)
+	kept := StandbyRecord{}
+	for n := range MostStandby {
+		full.Instances[n].State = "Standby"
+		kept[full.Instances[n].ID] = true
+	}
+	full.Tags, _ = StandbyTags(full, kept)
+	if step := NextStandby(Snapshot{Group: full, Outdated: all}, Pace{Batch: Amount{N: 1}, Then: ThenKeep}); !step.Done {
+		t.Errorf("with %d kept in Standby the step is %+v", len(kept), step)
+	}
 	for name, tt := range map[string]struct {
 		group Group
 		batch int
+		then  Then
 		want  Level
 	}{
-		"small": {g, 200, OK}, "large": {g, 201, Refuse}, "no room for a tag": {tagged, 1, Refuse},
+		"small": {g, 200, ThenTerminate, OK}, "large": {g, 201, ThenTerminate, Refuse},
+		"no room for a tag": {tagged, 1, ThenTerminate, Refuse}, "all are kept": {g, 1, ThenKeep, Refuse},
 	} {
-		if level, text := checkStandbyRoom(tt.group, Facts{Batch: tt.batch, Outdated: 300}); level != tt.want {
+		if level, text := checkStandbyRoom(tt.group, Facts{Batch: tt.batch, Outdated: 300, Then: tt.then}); level != tt.want {
 			t.Errorf("%s: %s, %s", name, level, text)
 		}
 	}

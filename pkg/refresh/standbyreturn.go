@@ -36,7 +36,7 @@ func NextReturn(m ReturnSnapshot) ReturnStep {
 	g, record := m.Group, StandbyOf(m.Group)
 	held := g.InstanceIDs(func(i Instance) bool { _, ours := record[i.ID]; return ours && i.State == "Standby" })
 	surge, raised := SurgeOf(g)
-	spare := surge.Left(g.Desired)
+	spare := surge.Left(g)
 	start, machines := m.machines(held)
 	switch withdraw, waiting := m.requested(record), cmp.Or(machines, m.arriving(record)); {
 	case len(start) > 0:

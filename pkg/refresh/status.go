@@ -11,6 +11,7 @@ import (
 // Errors of the calls that package autoscaling makes, by errors.Is.
 var (
 	ErrNoGroup    = errors.New("there is no such Auto Scaling group")
+	ErrBusy       = errors.New("another scaling activity of the group is in progress")
 	ErrInProgress = errors.New("another instance refresh or update is in progress")
 	ErrNoRefresh  = errors.New("no instance refresh is in progress")
 	// ErrMayNotLaunch says what the caller lacks: AWS's own message names the launch template alone.

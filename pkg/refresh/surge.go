@@ -33,9 +33,16 @@ type Surge struct {
 // raising begins the tag of a Surge that may not have been raised.
 const raising = "raising "
 
-// Left is how much of the surge is left in the desired capacity. If another client has lowered that, it is less than
-// the trigger raised it by. Of a surge that InDoubt reports, it is what was raised without doubt.
-func (s Surge) Left(desired int) int {
+// Left is how much of the surge is left in the desired capacity of the group, and can be taken back. If another client
+// has lowered the capacity, or raised the minimum size, it is less than the trigger raised it by. Of a surge that
+// InDoubt reports, it is what was raised without doubt.
+func (s Surge) Left(g Group) int { return min(s.raisedBy(g.Desired), max(g.Desired-g.Min, 0)) }
+
+// keptByMinimum reports whether some of the surge cannot be taken back, because the minimum size was raised.
+func (s Surge) keptByMinimum(g Group) bool { return s.Left(g) < s.raisedBy(g.Desired) }
+
+// raisedBy is Left, whatever the minimum size is.
+func (s Surge) raisedBy(desired int) int {
 	to := s.To
 	if s.Raising && (desired != s.To || s.InDoubt(desired)) {
 		to = s.Before
@@ -101,7 +108,7 @@ func (s Surge) raisedFrom(text string) (Surge, bool) {
 func RaisedBy(g Group, by int, now time.Time) Surge {
 	s, _ := SurgeOf(g)
 	return Surge{
-		From: g.Desired - s.Left(g.Desired), To: g.Desired + by, Raising: true, Before: g.Desired,
+		From: g.Desired - s.Left(g), To: g.Desired + by, Raising: true, Before: g.Desired,
 		Since: now.Truncate(time.Second),
 	}
 }
@@ -109,7 +116,7 @@ func RaisedBy(g Group, by int, now time.Time) Surge {
 // DesiredWithoutSurge is the desired capacity of the group without what is left of a surge.
 func DesiredWithoutSurge(g Group) int {
 	s, _ := SurgeOf(g)
-	return g.Desired - s.Left(g.Desired)
+	return g.Desired - s.Left(g)
 }
 
 // Suspendable are the processes that replace or terminate instances by themselves, and that a rollout can do

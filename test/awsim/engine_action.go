@@ -31,6 +31,8 @@ type Hook struct {
 	// RoleARN is the role with which Auto Scaling sends: role/hooks when empty.
 	RoleARN              string
 	NotificationMetadata string
+	// CompletedAfter stands for an agent that completes each action so long after it began; 0 is for none.
+	CompletedAfter time.Duration
 }
 
 func (h Hook) withDefaults() Hook {
@@ -102,6 +104,9 @@ func (a hookEngine) beginHooks(inst *instance, transition string) {
 	for _, act := range inst.waiting {
 		a.sendLater(act)
 		a.spawn(func() { a.waitForTimeout(act) })
+		if act.hook.CompletedAfter > 0 {
+			a.spawn(func() { a.completeLater(act) })
+		}
 		a.managed.answerHook(act)
 	}
 }
@@ -204,6 +209,18 @@ func (a hookEngine) waitForTimeout(act *action) {
 		if a.expire(act, why) {
 			return
 		}
+	}
+}
+
+// completeLater completes the action as its hook says.
+func (a hookEngine) completeLater(act *action) {
+	timer := time.NewTimer(act.hook.CompletedAfter)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		_ = a.lifecycle.complete(actionName{group: act.Group, hook: act.Hook, token: act.Token}, resume)
+	case <-act.done:
+	case <-a.ctx.Done():
 	}
 }
 

@@ -46,6 +46,9 @@ type Instance struct {
 	Version int
 	Type    string
 	Image   string
+
+	Launched  time.Time
+	Protected bool // From scale in.
 }
 
 // CreateGroup creates a group, and starts launching what it desires.
@@ -201,12 +204,30 @@ func (s AutoScaling) list(groupName string) []Instance {
 	}
 	out := make([]Instance, 0, len(g.members))
 	for _, inst := range g.members {
-		out = append(out, Instance{
-			ID: inst.id, Zone: inst.zone, State: inst.state(), Health: inst.health, Version: inst.template.number,
-			Type: inst.template.instanceType, Image: inst.template.image,
-		})
+		out = append(out, inst.shown())
 	}
 	return out
+}
+
+// shown needs mu.
+func (i *instance) shown() Instance {
+	return Instance{
+		ID: i.id, Zone: i.zone, State: i.state(), Health: i.health, Version: i.template.number,
+		Type: i.template.instanceType, Image: i.template.image,
+		Launched: i.launchedAt, Protected: i.protected,
+	}
+}
+
+// Member is an instance with the name of its group, and false if it is in none.
+func (s AutoScaling) Member(instanceID string) (groupName string, found Instance, ok bool) {
+	a := s.asg
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	inst := a.instances[instanceID]
+	if inst == nil || inst.group == nil {
+		return "", Instance{}, false
+	}
+	return inst.groupName, inst.shown(), true
 }
 
 // ResendMessages sends another copy of the notifications of the instance's open actions, with their tokens,
@@ -224,6 +245,33 @@ func (s Lifecycle) ResendMessages(instanceID string) int {
 		sent += a.lifecycle.sendNotifications(act)
 	}
 	return sent
+}
+
+// Resize sets the bounds and the desired capacity of a group, as UpdateAutoScalingGroup does when it names all three.
+func (s AutoScaling) Resize(groupName string, least, most, desired int) error {
+	return s.asg.changeGroup(groupName, func(g *group) error {
+		if err := (&group{min: least, max: most, desired: desired}).checkSize(); err != nil {
+			return err
+		}
+		g.min, g.max = least, most
+		return s.asg.capacity.resize(g, desired)
+	})
+}
+
+// Launches are what the group would launch now, one for each of its overrides: Version, Type and Image are set.
+func (s AutoScaling) Launches(groupName string) (all []Instance) {
+	a := s.asg
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	g, err := a.group(groupName)
+	if err != nil {
+		return nil
+	}
+	for n := range g.source.overrides() {
+		v, _ := a.catalog.nextLaunch(g.source, n)
+		all = append(all, Instance{Version: v.number, Type: v.instanceType, Image: v.image})
+	}
+	return all
 }
 
 // SetDelays slows the engine down from now on.

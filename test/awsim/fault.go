@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -20,6 +21,7 @@ var errDropped = errors.New("the connection is dropped")
 type Fault struct {
 	Service string // autoscaling, cloudwatch, ec2, eks, sqs or ssm; any if empty.
 	Action  string // Such as ReceiveMessage; any if empty.
+	Client  string // The beginning of the access key that signs the call; any if empty.
 
 	// What is answered, by the first of these that is set; without any, the fault only slows calls down.
 	Drop        bool   // No answer: the connection is closed.
@@ -105,7 +107,7 @@ func unavailableError(code, message string) *Error {
 
 func (f Fault) matches(req request) bool {
 	return (f.Service == "" || f.Service == req.service.name) &&
-		(f.Action == "" || f.Action == req.action) &&
+		(f.Action == "" || f.Action == req.action) && strings.HasPrefix(req.key, f.Client) &&
 		(f.Match == nil || f.Match(req.in.Values, req.in.Body))
 }
 

@@ -47,6 +47,7 @@ type scaled struct {
 
 	raiseMax bool // in mode standby
 
+	untagged  int           // After so many changes of a trigger, another client removes its tags; 0 is never.
 	taints    bool          // Triggers taint outdated nodes.
 	tainted   sync.Map      // the nodes
 	scaleDown sync.Map      // the nodes that an autoscaler must not remove
@@ -82,6 +83,7 @@ func (p *process) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	response, err := p.aws.RoundTrip(r)
+	p.untag(context.WithoutCancel(r.Context())) //nolint:contextcheck // It inherits that of the call.
 	if p.name != "autoscaler" && p.name != "test" {
 		p.expectCapacity(context.WithoutCancel(r.Context())) //nolint:contextcheck // It inherits that of the call.
 	}
@@ -100,6 +102,27 @@ func (p *process) call(changes bool) error {
 		p.calls++
 	}
 	return nil
+}
+
+// untag removes the tags of the trigger, as infrastructure as code does with those that it does not know.
+func (p *process) untag(ctx context.Context) {
+	p.mu.Lock()
+	due := p.untagged > 0 && p.calls == p.untagged && p.name != "test"
+	p.mu.Unlock()
+	if !due {
+		return
+	}
+	p.untagged = 0
+	var ours []types.Tag
+	for _, t := range p.describe(ctx).Tags {
+		if refresh.IsRecord(*t.Key) {
+			ours = append(ours, types.Tag{ResourceId: t.ResourceId, ResourceType: t.ResourceType, Key: t.Key})
+		}
+	}
+	client := autoscaling.NewFromConfig((&process{scaled: p.scaled, name: "test"}).config())
+	if _, err := client.DeleteTags(ctx, &autoscaling.DeleteTagsInput{Tags: ours}); err != nil && len(ours) > 0 {
+		p.Error(err)
+	}
 }
 
 // expectCapacity checks that the desired capacity is at least what the autoscaler has asked for.
@@ -301,7 +324,7 @@ func (s *scaled) setUp() {
 	must(s.aws.WaitInstances(s.Context(), group, func(now []awsim.Instance) bool {
 		return len(now) == s.asked && !slices.ContainsFunc(now, func(i awsim.Instance) bool { return i.State != "InService" })
 	}))
-	must(s.aws.PutHook(group, awsim.Hook{Name: terminatingHook, HeartbeatTimeout: 30 * time.Second, DefaultResult: "CONTINUE"}))
+	must(s.aws.PutHook(group, awsim.Hook{Name: terminatingHook, CompletedAfter: 30 * time.Second}))
 	_, err = s.aws.AddTemplateVersion(template, "ami-2")
 	must(err)
 }
@@ -333,6 +356,24 @@ func TestKilledBesideAnAutoscaler(t *testing.T) {
 				}
 				s.expectNew()
 				s.expectUntouchedNodes(true)
+			})
+		}
+	}
+}
+
+// TestTagsRemovedByOthers: another client removes the tags of a trigger after each of its changes in turn. The rollout
+// gives back all the same what it holds.
+func TestTagsRemovedByOthers(t *testing.T) {
+	t.Parallel()
+	for mode, changes := range map[refresh.Mode]int{refresh.ModeUnhealthy: 45, refresh.ModeStandby: 30, refresh.ModeRefresh: 15} {
+		for _, n := range sample(changes) {
+			besideAutoscaler(t, mode, uint64(n), func(s *scaled) {
+				s.untagged, s.then = n+1, refresh.ThenTerminate
+				if outcome := s.run("ci-1/1", 0); outcome != report.Done {
+					s.Errorf("the trigger ended with %s", outcome)
+				}
+				s.expectNew()
+				s.expectUntouchedNodes(false)
 			})
 		}
 	}

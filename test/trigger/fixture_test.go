@@ -57,7 +57,7 @@ func launchFirst(size int) awsim.Group {
 	return g
 }
 
-// newAccount returns an account whose group has a terminating hook of one second, which no agent completes. Its tests
+// newAccount returns an account whose group has a terminating hook, which is completed after a second. Its tests
 // start processes, so go test -short skips them.
 func newAccount(t testing.TB, g awsim.Group) *account {
 	t.Helper()
@@ -104,7 +104,7 @@ func (a *account) createGroup(g awsim.Group) {
 	g.Tags = map[string]string{"kubernetes.io/cluster/demo": "owned"}
 	a.must(a.CreateGroup(g))
 	a.waitInService(g.Name, g.Desired)
-	a.must(a.PutHook(g.Name, awsim.Hook{Name: terminatingHook, HeartbeatTimeout: time.Second, DefaultResult: "CONTINUE"}))
+	a.must(a.PutHook(g.Name, awsim.Hook{Name: terminatingHook, CompletedAfter: time.Second}))
 }
 
 func (a *account) must(err error) {

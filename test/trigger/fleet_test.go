@@ -126,7 +126,7 @@ func (f *fleet) createGroup(name string, tags map[string]string) {
 	f.must(f.aws.WaitInstances(f.Context(), name, func(now []awsim.Instance) bool {
 		return len(now) == 2 && !slices.ContainsFunc(now, func(i awsim.Instance) bool { return i.State != "InService" })
 	}))
-	f.must(f.aws.PutHook(name, awsim.Hook{Name: terminatingHook, HeartbeatTimeout: 30 * time.Second, DefaultResult: "CONTINUE"}))
+	f.must(f.aws.PutHook(name, awsim.Hook{Name: terminatingHook, CompletedAfter: 30 * time.Second}))
 }
 
 // client is a trigger. It can be killed: then its calls fail.

@@ -11,7 +11,7 @@ func TestTwoTriggers(t *testing.T) {
 	a.holdLaunches()
 	first := a.trigger(args...)
 	first.waitOutput(`desired capacity raised from 4 to 5`)
-	a.trigger("plan", "--mode", "unhealthy").waitExit(0, `lease +the trigger .* works on the group`)
+	a.trigger("plan", "--mode", "unhealthy", "--surge", "1").waitExit(0, `lease +the trigger .* works on the group`)
 	a.trigger(args...).waitExit(6, `another trigger replaces instances`)
 	a.trigger("resume").waitExit(0, `nothing else is, because another trigger`)
 	a.releaseLaunches()

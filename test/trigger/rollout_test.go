@@ -77,6 +77,12 @@ func TestExitCodes(t *testing.T) {
 			during: by("rollback"),
 			code:   4, says: []string{`RollbackSuccessful`},
 		},
+		"no agent completes the terminating hook": {
+			before: func(a *account) {
+				a.must(a.PutHook(group, awsim.Hook{Name: terminatingHook, HeartbeatTimeout: 2 * time.Second, DefaultResult: "CONTINUE"}))
+			},
+			code: 7, says: []string{`4 instances replaced; the terminating hooks of 4 instances were not completed`, `agent check`},
+		},
 		"nothing moves": {
 			before: (*account).holdLaunches, args: []string{"--stall-timeout", "2s"},
 			code: 5, says: []string{`nothing has changed for 2s`, `continues`, `trigger cancel`},

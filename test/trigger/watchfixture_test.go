@@ -82,7 +82,7 @@ func (w *watched) setUp(size int) {
 		Tags: map[string]string{"kubernetes.io/cluster/demo": "owned"},
 	}))
 	w.waitVersion(1, size)
-	w.must(w.PutHook(group, awsim.Hook{Name: terminatingHook, HeartbeatTimeout: 30 * time.Second, DefaultResult: "CONTINUE"}))
+	w.must(w.PutHook(group, awsim.Hook{Name: terminatingHook, CompletedAfter: 30 * time.Second}))
 }
 
 // waitVersion waits until the group has so many instances, all of them in service and of the version.

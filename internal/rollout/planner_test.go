@@ -1,0 +1,83 @@
+package rollout
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/pkg/refresh"
+)
+
+// TestPlanExpectsTheOutcome: a plan says that a run would end before it changes anything, if and only if the run does.
+func TestPlanExpectsTheOutcome(t *testing.T) {
+	t.Parallel()
+	active := func(version string) func(*fakeAWS) {
+		return func(a *fakeAWS) { a.begin("r-0", &refresh.Source{Template: template(version)}) }
+	}
+	for name, tt := range map[string]struct {
+		before func(*fakeAWS)
+		change func(*Config)
+		want   report.Outcome // empty if the run replaces something
+	}{
+		"nothing prevents it":  {before: func(*fakeAWS) {}},
+		"nothing is outdated":  {before: func(a *fakeAWS) { a.replaceAll("2") }, want: report.Nothing},
+		"no terminating hook":  {before: func(a *fakeAWS) { a.hooks = nil }, want: report.Refused},
+		"a check is allowed":   {func(a *fakeAWS) { a.hooks = nil }, func(c *Config) { c.Allow = []string{"no-terminating-hook"} }, ""},
+		"the template is gone": {before: func(a *fakeAWS) { a.group.Source.Template.ID = "lt-2" }, want: report.Refused},
+		"the template is gone, which cannot be allowed": {
+			func(a *fakeAWS) { a.group.Source.Template.ID = "lt-2" }, func(c *Config) { c.Allow = []string{"target"} }, report.Refused,
+		},
+		"a refresh to the same target is followed": {before: active("2")},
+		"a refresh to the same target is followed, whatever the checks say": {
+			before: func(a *fakeAWS) { active("2")(a); a.hooks = nil },
+		},
+		"a refresh has another target": {before: active("1"), want: report.Conflict},
+		"a refresh is to be waited for": {
+			before: active("1"), change: func(c *Config) { c.OnConflict = Wait },
+		},
+		"a refresh is not to be touched": {
+			before: active("2"), change: func(c *Config) { c.OnConflict = Fail }, want: report.Conflict,
+		},
+		"a refresh in mode unhealthy": {
+			before: active("2"), change: func(c *Config) { c.Mode = refresh.ModeUnhealthy }, want: report.Conflict,
+		},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			a, cfg := newFakeAWS(3), defaults()
+			tt.before(a)
+			if tt.change != nil {
+				tt.change(&cfg)
+			}
+			plans, err := NewPlanner(cfg, a, nil).Plan(t.Context(), func(int, int) {})
+			if err != nil || plans[0].Expected() != tt.want {
+				t.Fatalf("got %q (%v), %v; want %q", plans[0].Expected(), plans[0].Refused, err, tt.want)
+			}
+			if tt.want != "" {
+				g := runGroup(t.Context(), t, cfg, a, nil)
+				expect(t, g, tt.want)
+				a.expectCalls(t, "")
+			}
+		})
+	}
+}
+
+// TestInstanceThatIsInNoGroup: a mistyped --instance is an error, unless an earlier run may have replaced it.
+func TestInstanceThatIsInNoGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, cfg := newFakeAWS(2), defaults()
+		cfg.Mode, cfg.Only = refresh.ModeUnhealthy, []string{"i-1", "i-9"}
+		_, planned := NewPlanner(cfg, a, nil).Plan(t.Context(), func(int, int) {})
+		_, run := New(cfg, a, a, nil, nil).Run(t.Context())
+		for _, err := range []error{planned, run} {
+			if err == nil || !strings.Contains(err.Error(), "1 instance is in no selected group, of those that --instance names: i-9") {
+				t.Errorf("got %v", err)
+			}
+		}
+		a.expectCalls(t, "")
+		a.group.Tags = map[string]string{refresh.BegunTag: refresh.Begun{Target: "lt-1/2"}.String()}
+		if _, err := NewPlanner(cfg, a, nil).Plan(t.Context(), func(int, int) {}); err != nil {
+			t.Errorf("continued: %v", err)
+		}
+	})
+}

@@ -1,0 +1,351 @@
+package rollouts
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+
+	"github.com/node-drainer/node-drainer/test/awsim"
+)
+
+const (
+	clusterName = "demo"
+	clusterTag  = "kubernetes.io/cluster/" + clusterName
+	subnet      = "subnet-a"
+)
+
+// world is the simulated AWS and cluster of a Spec, and what the judge knows of them.
+type world struct {
+	spec   Spec
+	aws    *awsim.Server
+	nodes  *nodes
+	judge  *judge
+	gate   *gateway
+	log    log
+	groups []*group
+	began  time.Time
+	mutant mutant
+	stop   context.CancelFunc
+
+	mu      sync.Mutex
+	healed  bool // Nothing interferes any more.
+	faulted time.Time
+}
+
+// group is a group as its owner knows it.
+type group struct {
+	Group
+	asg     string // its name in AWS
+	image   string // the name of the parameter or of the launch template
+	user    map[string]bool
+	only    []string
+	version int // of the launch template, or the number of the release
+
+	low, high int // The desired capacity without what triggers have added is between them.
+	most      int // the maximum size that others have set last
+	maxes     map[int]bool
+	hooks     int
+	lossy     bool      // Somebody has removed the tags of triggers.
+	disturbed time.Time // when somebody else has changed the group last
+	launches  []launches
+}
+
+// launches is what a group launches since a time.
+type launches struct {
+	since time.Time
+	all   []awsim.Instance
+}
+
+// newWorld creates the groups, whose instances are in service then.
+func newWorld(ctx context.Context, spec Spec) (*world, error) {
+	w := &world{spec: spec, aws: awsim.NewUnconnected(awsim.Options{Seed: spec.Seed}), nodes: newNodes()}
+	w.nodes.w, w.judge, w.gate = w, newJudge(w), &gateway{w: w}
+	w.aws.SetDelays(awsim.Delays{Visible: spec.Visible, Launch: spec.Launch, Terminate: 5 * time.Second,
+		RefreshStart: 5 * time.Second, Standby: 3 * time.Second})
+	w.aws.PutSubnet(awsim.Subnet{ID: subnet, Zone: "eu-central-1a", Available: 250})
+	w.aws.CreateCluster(clusterName, "1.34")
+	if err := w.aws.Connect(clusterName, w.nodes, awsim.EKSTimes{Settle: time.Second}); err != nil {
+		return w, err
+	}
+	w.publish(1)
+	for _, g := range spec.Groups {
+		one := &group{
+			Group: g, asg: g.Name, user: map[string]bool{}, version: 1, low: g.Size, high: g.Size, most: g.Max,
+			maxes: map[int]bool{g.Max: true},
+		}
+		w.groups = append(w.groups, one)
+		if err := w.create(ctx, one); err != nil {
+			return w, fmt.Errorf("group %s: %w", g.Name, err)
+		}
+	}
+	time.Sleep(spec.Visible)
+	w.began = time.Now()
+	return w, nil
+}
+
+// publish publishes a release of the AMI of managed node groups.
+func (w *world) publish(n int) {
+	w.aws.PublishRelease(awsim.Release{
+		KubernetesVersion: "1.34", Version: fmt.Sprintf("1.34.%d-202610%02d", n, n), Image: fmt.Sprintf("ami-eks-%d", n),
+	})
+}
+
+// create creates a group with its old instances, and then the others.
+func (w *world) create(ctx context.Context, g *group) error {
+	if err := w.createGroup(g); err != nil {
+		return err
+	}
+	if err := w.waitInService(ctx, g, g.initial()); err != nil {
+		return err
+	}
+	w.newVersion(ctx, g)
+	if g.initial() < g.Size {
+		if err := w.aws.Resize(g.asg, g.Min, g.Max, g.Size); err != nil {
+			return err
+		}
+		if err := w.waitInService(ctx, g, g.Size); err != nil {
+			return err
+		}
+	}
+	if err := w.addHooks(ctx, g); err != nil {
+		return err
+	}
+	return w.addOfUser(ctx, g)
+}
+
+// initial is how many instances the group has at first.
+func (g *group) initial() int {
+	if g.Nodegroup {
+		return g.Size
+	}
+	return g.Old
+}
+
+func (w *world) createGroup(g *group) (err error) {
+	if g.Nodegroup {
+		g.asg, err = w.aws.CreateNodegroup(awsim.Nodegroup{
+			Cluster: clusterName, Name: g.Name, Min: g.Min, Max: g.Max, Desired: g.Size, Subnets: []string{subnet},
+			MaxUnavailable: g.MaxUnavailable,
+		})
+		return err
+	}
+	image := g.imageOf(1)
+	if g.Parameter {
+		w.aws.SetParameter("/ami/"+g.Name, image)
+		image = "resolve:ssm:/ami/" + g.Name
+	}
+	if _, err := w.aws.CreateLaunchTemplate(g.Name, image); err != nil {
+		return err
+	}
+	spec := awsim.Group{
+		Name: g.asg, Min: min(g.Min, g.Old), Max: g.Max, Desired: g.Old, LaunchTemplate: g.Name,
+		LaunchTemplateVersion: g.versionOf(1), Tags: map[string]string{clusterTag: "owned", "team": "a"},
+		MinHealthy: g.Policy[0], MaxHealthy: g.Policy[1], LaunchesFirst: w.spec.Quirk == LaunchesFirst,
+		Zones: []string{"eu-central-1a", "eu-central-1b", "eu-central-1c"}[:g.Zones],
+	}
+	if g.Spot {
+		spec.Market = awsim.Spot
+	}
+	if g.Wave != "" {
+		spec.Tags["node-drainer.io/wave"] = g.Wave
+	}
+	for _, t := range g.Types {
+		spec.Overrides = append(spec.Overrides, awsim.Override{InstanceType: t})
+	}
+	return w.aws.CreateGroup(spec)
+}
+
+func (g *group) imageOf(version int) string { return fmt.Sprintf("ami-%s-%d", g.Name, version) }
+
+// versionOf is how the group names a version of its launch template.
+func (g *group) versionOf(n int) string {
+	if g.Version == "number" {
+		return strconv.Itoa(n)
+	}
+	return g.Version
+}
+
+// waitInService waits until the group has so many instances, all of them in service. It has a warm pool later.
+func (w *world) waitInService(ctx context.Context, g *group, size int) error {
+	return w.aws.WaitInstances(ctx, g.asg, func(all []awsim.Instance) bool {
+		return len(all) == size && !slices.ContainsFunc(all, func(i awsim.Instance) bool { return i.State != "InService" })
+	})
+}
+
+// newVersion has the group launch from another image from now on.
+func (w *world) newVersion(ctx context.Context, g *group) {
+	g.version++
+	image := g.imageOf(g.version)
+	switch {
+	case g.Nodegroup:
+		w.publish(g.version)
+	case g.Parameter:
+		w.aws.SetParameter("/ami/"+g.Name, image)
+	default:
+		n, err := w.aws.AddTemplateVersion(g.Name, image)
+		w.note("operator", "%s: version %d, %v", g.Name, n, err)
+		w.useVersion(ctx, g, n)
+	}
+	w.seeLaunches(g)
+}
+
+// useVersion has the group launch from a version of its launch template.
+func (w *world) useVersion(ctx context.Context, g *group, n int) {
+	var err error
+	switch text := strconv.Itoa(n); {
+	case g.Version == "$Default":
+		_, err = ec2.NewFromConfig(w.config("operator")).ModifyLaunchTemplate(ctx,
+			&ec2.ModifyLaunchTemplateInput{LaunchTemplateName: &g.Name, DefaultVersion: &text})
+	case g.Version == "number" && len(g.Types) == 0:
+		_, err = w.client("operator").UpdateAutoScalingGroup(ctx, &autoscaling.UpdateAutoScalingGroupInput{
+			AutoScalingGroupName: &g.asg,
+			LaunchTemplate:       &types.LaunchTemplateSpecification{LaunchTemplateName: &g.Name, Version: &text},
+		})
+	}
+	if err != nil {
+		w.note("operator", "%s: %v", g.Name, err)
+	}
+}
+
+func (w *world) addHooks(ctx context.Context, g *group) error {
+	for _, h := range g.Hooks {
+		if err := w.addHook(g, h); err != nil {
+			return err
+		}
+	}
+	if g.WarmPool == 0 {
+		return nil
+	}
+	_, err := w.client("operator").PutWarmPool(ctx, &autoscaling.PutWarmPoolInput{
+		AutoScalingGroupName: &g.asg, MinSize: aws.Int32(int32(g.WarmPool)), //nolint:gosec // It is small.
+		MaxGroupPreparedCapacity: aws.Int32(int32(g.Size + g.WarmPool)), //nolint:gosec // It is small.
+	})
+	return err
+}
+
+func (w *world) addHook(g *group, h Hook) error {
+	hook := awsim.Hook{Name: h.Name, CompletedAfter: h.Takes, DefaultResult: "CONTINUE"}
+	if h.Launch {
+		hook.Transition = awsim.Launching
+	}
+	if h.Abandons {
+		hook.CompletedAfter, hook.HeartbeatTimeout, hook.DefaultResult = 0, h.Takes, "ABANDON"
+	}
+	return w.aws.PutHook(g.asg, hook)
+}
+
+// addOfUser does what a user has done to single instances.
+func (w *world) addOfUser(ctx context.Context, g *group) error {
+	all := w.aws.Instances(g.asg)
+	take := func(n int) (ids []string) {
+		for range min(n, len(all)) {
+			ids, all = append(ids, all[0].ID), all[1:]
+		}
+		for _, id := range ids {
+			g.user[id] = true
+		}
+		return ids
+	}
+	for _, id := range take(g.Protected) {
+		if err := w.aws.SetProtection(id, true); err != nil {
+			return err
+		}
+	}
+	for _, id := range take(g.Excluded) {
+		w.nodes.keep[id] = true
+	}
+	if ids := take(g.Standby); len(ids) > 0 {
+		_, err := w.client("operator").EnterStandby(ctx, &autoscaling.EnterStandbyInput{
+			AutoScalingGroupName: &g.asg, InstanceIds: ids, ShouldDecrementDesiredCapacity: aws.Bool(true),
+		})
+		if err != nil {
+			return err
+		}
+		g.low, g.high = g.low-len(ids), g.high-len(ids)
+		time.Sleep(10 * time.Second)
+	}
+	for n := range w.spec.Options.Only {
+		if n < len(all) {
+			g.only = append(g.only, all[n].ID)
+		}
+	}
+	if g.Suspended != "" {
+		_, err := w.client("operator").SuspendProcesses(ctx, &autoscaling.SuspendProcessesInput{
+			AutoScalingGroupName: &g.asg, ScalingProcesses: []string{g.Suspended},
+		})
+		return err
+	}
+	return nil
+}
+
+// config returns what clients of somebody need, whose calls are not judged.
+func (w *world) config(name string) aws.Config { return configOf(w.aws.URL(), named{w.aws, name}) }
+
+func (w *world) client(name string) *autoscaling.Client { return autoscaling.NewFromConfig(w.config(name)) }
+
+func configOf(url string, transport http.RoundTripper) aws.Config {
+	return aws.Config{
+		Region: "eu-central-1", BaseEndpoint: &url, Credentials: aws.AnonymousCredentials{},
+		HTTPClient: &http.Client{Transport: transport},
+	}
+}
+
+// named sends the calls of somebody.
+type named struct {
+	aws  *awsim.Server
+	name string
+}
+
+func (n named) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential="+n.name+"/sim")
+	return n.aws.RoundTrip(r)
+}
+
+// describe describes the group as AWS does, without a delay.
+func (w *world) describe(g *group) (types.AutoScalingGroup, error) {
+	out, err := w.client("judge").DescribeAutoScalingGroups(context.Background(),
+		&autoscaling.DescribeAutoScalingGroupsInput{AutoScalingGroupNames: []string{g.asg}})
+	if err != nil || len(out.AutoScalingGroups) != 1 {
+		return types.AutoScalingGroup{}, fmt.Errorf("describe %s: %w", g.asg, err)
+	}
+	return out.AutoScalingGroups[0], nil
+}
+
+// seeLaunches keeps what the group launches now.
+func (w *world) seeLaunches(g *group) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.aws.Launches(g.asg)
+	if n := len(g.launches); n == 0 || !slices.Equal(g.launches[n-1].all, now) {
+		g.launches = append(g.launches, launches{time.Now(), now})
+	}
+}
+
+// find finds an instance of a group.
+func (w *world) find(id string) (*group, awsim.Instance) {
+	name, i, ok := w.aws.Member(id)
+	if !ok {
+		return nil, awsim.Instance{}
+	}
+	return w.named(name), i
+}
+
+// named returns the group of a name in AWS.
+func (w *world) named(asg string) *group {
+	for _, g := range w.groups {
+		if g.asg == asg || g.Name == asg {
+			return g
+		}
+	}
+	return nil
+}
