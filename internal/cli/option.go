@@ -179,7 +179,7 @@ func duration(set func(time.Duration), initial, name, help string, least, most t
 // parseDuration reads a duration, also one in days: 30d.
 func parseDuration(s string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(s, "d"); ok {
-		n, err := strconv.ParseUint(days, 10, 15)     // as many as a Duration can have
+		n, err := strconv.ParseUint(days, 10, 15) // as many as a Duration can have
 		return time.Duration(n) * 24 * time.Hour, err
 	}
 	return time.ParseDuration(s)
