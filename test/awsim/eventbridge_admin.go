@@ -61,7 +61,8 @@ func (a ruleAPI) putTargets(_ context.Context, in input) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return putTargetsAnswer{FailedEntries: []struct{}{}}, a.withRule(r.Rule, func(known *rule) { known.target = r.Targets[0].Arn })
+	err = a.withRule(r.Rule, func(known *rule) { known.target = r.Targets[0].Arn })
+	return putTargetsAnswer{FailedEntries: []struct{}{}}, err
 }
 
 // listTargetsByRule shows the target of a rule.

@@ -35,7 +35,8 @@ func (s queueAPI) createQueue(_ context.Context, raw input) (any, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, err := s.setQueueAttributes(time.Time{}, s.create(in.QueueName), setAttributesRequest{Attributes: in.Attributes}); err != nil {
+	q := s.create(in.QueueName)
+	if _, err := s.setQueueAttributes(time.Time{}, q, setAttributesRequest{Attributes: in.Attributes}); err != nil {
 		return nil, err
 	}
 	return queueURLAnswer{s.url(in.QueueName)}, nil
