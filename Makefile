@@ -262,6 +262,7 @@ clean: ## Remove what was built here; the control plane stays in the user's cach
 deps-test: deps-site ## Install what make test-e2e runs: the AWS CLI, buildah, Redis, Chromium, and Node.js with npm.
 	@missing=; test -x /usr/bin/aws || missing=awscli; command -v buildah >/dev/null || missing="$$missing buildah"; \
 	command -v redis-server redis-check-rdb >/dev/null || missing="$$missing redis-tools"; \
+	command -v jq >/dev/null || missing="$$missing jq"; \
 	if [ -n "$$missing" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		apt-get install -y $$missing || { apt-get update && apt-get install -y $$missing; } || true; \
 	fi; \

@@ -2,6 +2,7 @@ package deploy_test
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -16,9 +17,15 @@ type template struct {
 	Version     string                    `yaml:"AWSTemplateFormatVersion"`
 	Description string                    `yaml:"Description"`
 	Parameters  map[string]map[string]any `yaml:"Parameters"`
-	Rules       yaml.Node                 `yaml:"Rules"`
-	Conditions  map[string]yaml.Node      `yaml:"Conditions"`
-	Resources   map[string]struct {
+	Rules       map[string]struct {
+		Condition  yaml.Node `yaml:"RuleCondition"`
+		Assertions []struct {
+			Assert      yaml.Node `yaml:"Assert"`
+			Description string    `yaml:"AssertDescription"`
+		} `yaml:"Assertions"`
+	} `yaml:"Rules"`
+	Conditions map[string]yaml.Node `yaml:"Conditions"`
+	Resources  map[string]struct {
 		Type       string    `yaml:"Type"`
 		Condition  string    `yaml:"Condition"`
 		DependsOn  any       `yaml:"DependsOn"`
@@ -78,6 +85,51 @@ func (c template) deploy(t *testing.T, name string, parameters map[string]any) *
 		}
 	}
 	return s
+}
+
+// refusals returns the rules that the parameters break.
+func (s *stack) refusals() (all []string) {
+	s.t.Helper()
+	for _, r := range s.template.Rules {
+		if !s.value(&r.Condition).(bool) {
+			continue
+		}
+		for _, a := range r.Assertions {
+			if !s.value(&a.Assert).(bool) {
+				all = append(all, a.Description)
+			}
+		}
+	}
+	return all
+}
+
+// TestRulesOfTemplates: a template refuses parameters that are not whole, and does not guess.
+func TestRulesOfTemplates(t *testing.T) {
+	t.Parallel()
+	hooks := map[string]any{"Group": "workers", "QueueArn": queueARN("q"), "HookRoleArn": roleARN("hooks")}
+	without := func(name string) map[string]any {
+		left := maps.Clone(hooks)
+		delete(left, name)
+		return left
+	}
+	for _, tt := range []struct {
+		file       string
+		parameters map[string]any
+		want       string
+	}{
+		{"hooks", hooks, "[]"},
+		{"hooks", map[string]any{"Group": "workers", "Delivery": "eventbridge"}, "[]"},
+		{"hooks", without("HookRoleArn"), "[Delivery direct requires QueueArn and HookRoleArn.]"},
+		{"hooks", without("QueueArn"), "[Delivery direct requires QueueArn and HookRoleArn.]"},
+		{"node-drainer", map[string]any{"ClusterName": "prod"}, "[]"},
+		{"node-drainer", map[string]any{"ClusterName": "prod", "Identity": "irsa"}, "[Identity irsa requires OidcProviderArn.]"},
+		{"node-drainer", map[string]any{"ClusterName": "prod", "TriggerLaunch": "true"}, "[TriggerLaunch requires NodeRoles.]"},
+	} {
+		s := loadTemplate(t, "cloudformation/"+tt.file+".yaml").deploy(t, "stack", tt.parameters)
+		if got := fmt.Sprint(s.refusals()); got != tt.want {
+			t.Errorf("%s with %v: %s, want %s", tt.file, tt.parameters, got, tt.want)
+		}
+	}
 }
 
 // resources returns the created resources of a type.
@@ -153,6 +205,10 @@ func (s *stack) call(name string, args *yaml.Node) any {
 		return !s.value(list[0]).(bool)
 	case "And":
 		return !slices.ContainsFunc(list, func(one *yaml.Node) bool { return !s.value(one).(bool) })
+	case "Or":
+		return slices.ContainsFunc(list, func(one *yaml.Node) bool { return s.value(one).(bool) })
+	case "Contains":
+		return slices.Contains(strings.Split(join(s.value(list[0]), ","), ","), list[1].Value)
 	case "Join":
 		return join(s.value(list[1]), list[0].Value)
 	case "Split":

@@ -82,7 +82,7 @@ func Example() map[string]string {
 		"QueueArn":        "arn:aws:sqs:" + here + "node-drainer",
 		"DeadQueueArn":    "arn:aws:sqs:" + here + "node-drainer-dead",
 		"RulePrefix":      "arn:aws:events:" + here + "rule/node-drainer",
-		"Senders":         "arn:aws:iam::123456789012:role/autoscaling-to-sqs",
+		"Senders":         "arn:aws:iam::123456789012:role/node-drainer-hooks",
 		"Instances":       "arn:aws:ec2:" + here + "instance/*",
 		"Groups":          "arn:aws:autoscaling:" + here + "autoScalingGroup:*:autoScalingGroupName/*",
 		"GroupTagKey":     "kubernetes.io/cluster/prod",

@@ -3,6 +3,7 @@ package deploy_test
 import (
 	"errors"
 	"fmt"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -122,17 +123,40 @@ func TestInvalidInputs(t *testing.T) {
 	}
 }
 
-// TestHelmValues: the values of the chart follow from the module, with the role only for IRSA.
+// TestTheExampleForNodeGroups: of a managed node group the trigger has EKS update the nodes, and may nothing else: it
+// refuses to replace them itself.
+func TestTheExampleForNodeGroups(t *testing.T) {
+	t.Parallel()
+	example, err := os.ReadFile("terraform/examples/pod-identity/main.tf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	granted := regexp.MustCompile(`(?m)^  trigger +=(.*)$`).FindStringSubmatch(string(example))
+	if granted == nil || granted[1] != ` ["nodegroup"]` {
+		t.Errorf("the trigger may %q", granted)
+	}
+}
+
+// TestHelmValues: the values of the chart follow from the module, with the role only for IRSA. Trigger and watch share a
+// role, and so a ServiceAccount.
 func TestHelmValues(t *testing.T) {
 	t.Parallel()
 	provider := "arn:aws:iam::123456789012:oidc-provider/oidc.eks.eu-central-1.amazonaws.com/id/0123"
-	for account, inputs := range map[string]map[string]any{
+	trigger := `{"serviceAccount":{"name":"rollouts","roleARN":"` + roleARN("node-drainer-prod-trigger") + `"}}`
+	for accounts, inputs := range map[string]map[string]any{
 		`{"name":"drainer"}`: {},
 		`{"name":"drainer","roleARN":"` + roleARN("node-drainer-prod") + `"}`: {"identity": "irsa", "oidc_provider_arn": provider},
+		`{"name":"drainer"},"trigger":{"serviceAccount":{"name":"rollouts"}},"watch":{"serviceAccount":{"name":"rollouts"}}`: {
+			"trigger": []string{"refresh"},
+		},
+		`{"name":"drainer","roleARN":"` + roleARN("node-drainer-prod") + `"},"trigger":` + trigger + `,"watch":` + trigger: {
+			"identity": "irsa", "oidc_provider_arn": provider, "trigger": []string{"refresh"},
+		},
 	} {
-		inputs["cluster_name"], inputs["service_account"] = "prod", "drainer"
-		want := `{"config":{"clusterName":"prod","hook":{"names":["node-drainer-launching","node-drainer-terminating"]},` +
-			`"queue":{"url":"` + queueURL("node-drainer-prod") + `"}},"serviceAccount":` + account + `}`
+		inputs["cluster_name"], inputs["service_account"], inputs["trigger_service_account"] = "prod", "drainer", "rollouts"
+		want := `{"aws":{"region":"eu-central-1"},"config":{"clusterName":"prod",` +
+			`"hook":{"names":["node-drainer-launching","node-drainer-terminating"]},` +
+			`"queue":{"url":"` + queueURL("node-drainer-prod") + `"}},"serviceAccount":` + accounts + `}`
 		if diff := cmp.Diff(want, planOf(t, inputs).scope["output"]["helm_values"].AsString()); diff != "" {
 			t.Errorf("%v (-want +got):\n%s", inputs, diff)
 		}

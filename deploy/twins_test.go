@@ -293,6 +293,8 @@ func TestTerraformEqualsCloudFormation(t *testing.T) {
 				parameters := map[string]any{"Group": group, "QueueArn": outputs["queue_arn"]}
 				if role := outputs["hook_role_arn"]; role != nil {
 					parameters["HookRoleArn"] = role
+				} else {
+					parameters["Delivery"] = "eventbridge"
 				}
 				maps.Copy(parameters, tt.hooks)
 				hooks = append(hooks, loadTemplate(t, "cloudformation/hooks.yaml").deploy(t, "hooks", parameters))

@@ -1,6 +1,7 @@
 output "helm_values" {
   description = "The values of the Helm chart that follow from this module, as JSON, for helm install --values."
-  value = jsonencode({
+  value = jsonencode(merge({
+    aws = { region = local.region }
     config = {
       clusterName = var.cluster_name
       queue       = { url = aws_sqs_queue.this.url }
@@ -10,7 +11,12 @@ output "helm_values" {
       { name = var.service_account },
       { for arn in [aws_iam_role.agent.arn] : "roleARN" => arn if var.identity == "irsa" },
     )
-  })
+    }, {
+    for user in var.trigger == null ? [] : ["trigger", "watch"] : user => { serviceAccount = merge(
+      { name = var.trigger_service_account },
+      { for arn in aws_iam_role.trigger[*].arn : "roleARN" => arn if var.identity == "irsa" },
+    ) }
+  }))
 }
 
 output "queue_url" {

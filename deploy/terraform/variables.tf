@@ -9,7 +9,7 @@ variable "cluster_name" {
 }
 
 variable "name" {
-  description = "Name of the queue, and prefix of the rules' and roles' names. If null: node-drainer- and the cluster's name, with hyphens for dots."
+  description = "Name of the queue, and prefix of the rules' and roles' names. If null: node-drainer- and the cluster's name, with hyphens for dots. Roles are global: set it if two Regions have clusters of one name."
   type        = string
   default     = null
 }
@@ -219,7 +219,7 @@ variable "max_size" {
 }
 
 variable "trigger_service_account" {
-  description = "The ServiceAccount of the trigger: node-drainer-watch for the watch of the chart."
+  description = "The ServiceAccount of the trigger, and of the watch of the chart."
   type        = string
   default     = "node-drainer-trigger"
 }

@@ -16,7 +16,7 @@ func Answer(args []string, version string, stdout, stderr io.Writer) int {
 	switch request := strings.Join(args, " "); request {
 	case "--help", "-h":
 		err = config.WriteHelp(stdout)
-	case "--version":
+	case "--version", "version":
 		_, err = fmt.Fprintln(stdout, "node-drainer agent", version)
 	default:
 		_, _ = fmt.Fprintf(stderr, "unknown argument %q: \"agent check\" checks the installation; "+

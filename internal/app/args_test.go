@@ -21,6 +21,7 @@ func TestAnswer(t *testing.T) {
 		{"--help lists the variables", []string{"--help"}, 0, []string{"QUEUE_URL (required)", "LOG_LEVEL (default info)"}, ""},
 		{"-h does the same", []string{"-h"}, 0, []string{"QUEUE_URL (required)"}, ""},
 		{"--version", []string{"--version"}, 0, []string{"node-drainer agent 1.2.3\n"}, ""},
+		{"version", []string{"version"}, 0, []string{"node-drainer agent 1.2.3\n"}, ""},
 		{"unknown argument", []string{"drain"}, 2, nil, `unknown argument "drain": "agent check" checks the installation; environment variables configure`},
 		{"unknown argument after a known one", []string{"--version", "now"}, 2, nil, `unknown argument "--version now"`},
 		{"empty argument", []string{""}, 2, nil, `unknown argument ""`},

@@ -16,8 +16,7 @@ func judgeNodes(f Facts) []Result {
 	s := f.Nodes
 	switch {
 	case f.NodesErr != nil:
-		return one(checkNodes, Failed, "cannot list the nodes: "+f.NodesErr.Error(),
-			bind(f, access.Right{Verb: "list,watch", Resource: "nodes"}))
+		return judgeUnlisted(f)
 	case s.All > 0 && s.Selected == 0:
 		return one(checkNodes, Failed, fmt.Sprintf("NODE_SELECTOR (%s) selects none of %s", f.Config.Node.Selector,
 			text.Count(s.All, "node")),
@@ -30,6 +29,21 @@ func judgeNodes(f Facts) []Result {
 		return one(checkNodes, NotChecked, "the instances of the nodes: no AWS credentials", "")
 	}
 	return judgeInstances(f)
+}
+
+// judgeUnlisted says why the Nodes are not listed. If the API server does not answer, or denies it, judgeRights has the
+// fix.
+func judgeUnlisted(f Facts) []Result {
+	for _, r := range f.Reviews {
+		switch {
+		case r.Err != nil:
+			return one(checkNodes, NotChecked, "the nodes: the API server does not answer", "")
+		case !r.Allowed && r.Resource == "nodes" && (r.Verb == list || r.Verb == watch):
+			return one(checkNodes, NotChecked, "the nodes: "+userOf(f)+" may not list and watch them", "")
+		}
+	}
+	return one(checkNodes, Failed, "cannot list the nodes: "+f.NodesErr.Error(),
+		"kubectl get --raw '/api/v1/nodes?limit=500' shows whether the API server lists them")
 }
 
 // judgeInstances judges whether EC2 knows the instances of the Nodes.
@@ -141,7 +155,8 @@ func judgeRights(f Facts) (results []Result) {
 		switch {
 		case r.Err != nil:
 			return append(results, Result{
-				checkRights, Failed, r.Err.Error(), "kubectl get --raw /readyz shows whether the API server answers",
+				checkRights, Failed, r.Err.Error(), "kubectl get --raw /readyz shows whether the API server answers; if it " +
+					"does, let this process reach it: NetworkPolicy, security group or KUBECONFIG",
 			})
 		case r.Allowed:
 			allowed++

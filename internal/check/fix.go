@@ -55,7 +55,8 @@ func bind(f Facts, r access.Right) string {
 // associate gives the ServiceAccount credentials of a role.
 func associate(f Facts) string {
 	return fmt.Sprintf("aws eks create-pod-identity-association --region %s --cluster-name %s --namespace %s "+
-		"--service-account %s --role-arn ROLE_ARN && kubectl rollout restart --namespace %[3]s deployment/%s; with IRSA: %s",
+		"--service-account %s --role-arn ROLE_ARN && kubectl rollout restart --namespace %[3]s deployment/%[5]s; "+
+		"with IRSA: %[6]s",
 		f.Region, f.Config.ClusterName, namespaceOf(f), serviceAccountOf(f), f.Config.Leader.LeaseName,
 		helm(f, "serviceAccount.roleARN=ROLE_ARN"))
 }
@@ -109,13 +110,23 @@ func setPolicy(f Facts) string {
 	return setQueue(f, "'"+string(attributes)+"'") + " replaces the policy; docs/iam.md has one that is stricter"
 }
 
-// putHook creates a hook, or has an existing one send to the queue.
+// putHook creates a hook.
 func putHook(f Facts, group, name string, t autoscaling.Transition) string {
 	return setHook(f, group, name, fmt.Sprintf("--lifecycle-transition %s --heartbeat-timeout 300 "+
-		"--default-result CONTINUE --notification-target-arn %s --role-arn %s", t, queueARNOf(f), hookRole(f)))
+		"--default-result CONTINUE %s", t, toQueue(f)))
 }
 
-// setHook changes one setting of a hook: PutLifecycleHook leaves those that it does not name.
+// directHook has an existing hook send to the queue.
+func directHook(f Facts, group, name string) string {
+	return setHook(f, group, name, toQueue(f))
+}
+
+// toQueue are the settings of a hook that sends to the queue.
+func toQueue(f Facts) string {
+	return "--notification-target-arn " + queueARNOf(f) + " --role-arn " + hookRole(f)
+}
+
+// setHook changes settings of a hook: PutLifecycleHook leaves those that it does not name.
 func setHook(f Facts, group, name, setting string) string {
 	return fmt.Sprintf("aws autoscaling put-lifecycle-hook --region %s --auto-scaling-group-name %s "+
 		"--lifecycle-hook-name %s %s", f.Region, group, name, setting)
@@ -136,12 +147,31 @@ func hookRole(f Facts) string {
 // ruleWord finds the word of a kind of events that the name of its rule ends with, as in the Terraform module.
 var ruleWord = regexp.MustCompile(`^(?:capacity-)?([a-z]+)`)
 
-// putRule creates a rule for a kind of events with the pattern of this repository.
+// putRule creates a rule for a kind of events.
 func putRule(f Facts, k event.Kind) string {
-	return fmt.Sprintf("aws events put-rule --region %[1]s --name %[2]s-%[3]s "+
-		"--event-pattern file://deploy/events/%[4]s.json && "+
+	return fmt.Sprintf("aws events put-rule --region %[1]s --name %[2]s-%[3]s --event-pattern '%[4]s' && "+
 		"aws events put-targets --region %[1]s --rule %[2]s-%[3]s --targets Id=queue,Arn=%[5]s",
-		f.Region, queueName(f), ruleWord.FindStringSubmatch(string(k))[1], k, queueARNOf(f))
+		f.Region, queueName(f), ruleWord.FindStringSubmatch(string(k))[1], patternOf(k), queueARNOf(f))
+}
+
+// patternOf returns the pattern of the rule for a kind of events, as deploy/events has it.
+func patternOf(k event.Kind) string {
+	pattern := struct {
+		Source     []string       `json:"source"`
+		DetailType []string       `json:"detail-type"`
+		Detail     map[string]any `json:"detail,omitempty"`
+	}{Detail: map[event.Kind]map[string]any{
+		event.StateChange:     {"state": []string{"stopping", "stopped", "shutting-down", "terminated"}},
+		event.ScheduledChange: {"service": []string{"EC2"}, "eventTypeCategory": []string{"scheduledChange"}},
+		event.Alarm: {
+			"alarmName": []any{map[string]string{"prefix": "node-drainer-"}},
+			"state":     map[string]any{"value": []string{"ALARM"}},
+		},
+	}[k]}
+	source, detailTypes := event.Source(k)
+	pattern.Source, pattern.DetailType = []string{source}, detailTypes
+	text, _ := json.Marshal(pattern) // texts are always JSON
+	return string(text)
 }
 
 // listRules lists the rules that send to a target.

@@ -148,18 +148,21 @@ func judgeHooksOf(f Facts, g Group) (results []Result) {
 
 // noHook judges a group without a terminating hook that the agent answers.
 func noHook(f Facts, g Group) Result {
-	var names []string
+	var names, unlisted []string
 	for _, h := range g.Hooks {
 		if h.Transition != autoscaling.Terminating {
 			continue
 		}
 		names = append(names, h.Name)
 		if isOwnQueue(f, h.Target) {
-			listed := strings.Join(f.Config.Hook.Names, ",")
-			return Result{
-				checkHooks, Failed, fmt.Sprintf("the hook %s of group %s sends to the queue, and HOOK_NAMES (%s) does not "+
-					"list it", h.Name, g.Name, listed), helm(f, `"config.hook.names={`+listed+","+h.Name+`}"`),
-			}
+			unlisted = append(unlisted, h.Name)
+		}
+	}
+	if len(unlisted) > 0 {
+		listed, more := strings.Join(f.Config.Hook.Names, ","), strings.Join(unlisted, ",")
+		return Result{
+			checkHooks, Failed, fmt.Sprintf("the hook %s of group %s sends to the queue, and HOOK_NAMES (%s) does not "+
+				"list it", more, g.Name, listed), helm(f, `"config.hook.names={`+listed+","+more+`}"`),
 		}
 	}
 	found := fmt.Sprintf("group %s has no terminating lifecycle hook", g.Name)
@@ -179,7 +182,7 @@ func judgeHook(f Facts, g Group, h autoscaling.InspectedHook) (results []Result)
 	if h.Target != "" && !isOwnQueue(f, h.Target) && strings.Contains(h.Target, ":sqs:") {
 		results = append(results, Result{
 			checkHooks, Failed, fmt.Sprintf("%s sends to %s, and not to the agent's queue", name, h.Target),
-			putHook(f, g.Name, h.Name, autoscaling.Terminating),
+			directHook(f, g.Name, h.Name),
 		})
 	}
 	longest := f.Config.Drain.Timeout

@@ -27,10 +27,16 @@ func hookOf(f *check.Facts) *autoscaling.InspectedHook { return &f.Groups[1].Hoo
 func mistakesInAWS() []mistake {
 	return []mistake{
 		{
-			"no credentials", func(f *check.Facts) { f.IdentityErr = fmt.Errorf("%w: none", cloud.ErrNoCredentials) },
+			"no credentials", func(f *check.Facts) {
+				f.IdentityErr, f.User = fmt.Errorf("%w: none", cloud.ErrNoCredentials), "system:serviceaccount:kube-system:agents"
+			},
 			check.Failed, "credentials",
 			[]string{"no AWS credentials"},
-			[]string{"create-pod-identity-association", "--cluster-name demo --namespace kube-system --service-account node-drainer"},
+			[]string{
+				"create-pod-identity-association", "--cluster-name demo --namespace kube-system --service-account agents --role-arn",
+				"kubectl rollout restart --namespace kube-system deployment/node-drainer; with IRSA: helm upgrade node-drainer " +
+					"charts/node-drainer --namespace kube-system --reset-then-reuse-values --set serviceAccount.roleARN=ROLE_ARN",
+			},
 		},
 		{
 			"credentials of the node", func(f *check.Facts) { f.Identity.Provider = "EC2RoleProvider" },
@@ -274,7 +280,24 @@ func mistakesInCluster() []mistake {
 			"nodes cannot be listed", func(f *check.Facts) { f.NodesErr = fmt.Errorf("too late") },
 			check.Failed, "nodes",
 			[]string{"cannot list the nodes: too late"},
-			[]string{"--verb=list,watch --resource=nodes"},
+			[]string{"kubectl get --raw '/api/v1/nodes?limit=500'"},
+		},
+		{
+			"nodes may not be watched", func(f *check.Facts) {
+				deny("watch", "nodes")(f)
+				f.NodesErr = fmt.Errorf("too late")
+			},
+			check.Failed, "rbac",
+			[]string{"may not watch nodes"},
+			[]string{"--verb=watch --resource=nodes"},
+		},
+		{
+			"nodes of an API server that does not answer", func(f *check.Facts) {
+				f.NodesErr, f.Reviews = fmt.Errorf("too late"), []check.Review{{Err: fmt.Errorf("connection refused")}}
+			},
+			check.NotChecked, "nodes",
+			[]string{"the nodes: the API server does not answer"},
+			nil,
 		},
 		{
 			"selector without nodes", func(f *check.Facts) { f.Nodes, f.Config.Node.Selector = node.Survey{All: 3}, "pool=x" },

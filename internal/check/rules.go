@@ -79,18 +79,27 @@ func neededRules(f Facts) (needs []need) {
 		hookNeeds(f, autoscaling.Launching, need{kind: event.LifecycleLaunching, events: "launches"}))...)
 }
 
-// hookNeeds returns the need of the first hook without a target for the transition.
+// hookNeeds returns the need of the hooks without a target for the transition.
 func hookNeeds(f Facts, t autoscaling.Transition, n need) []need {
+	var hooks, fixes []string
 	for _, g := range f.Groups {
 		for _, h := range ownHooks(f, g, t) {
 			if h.Target == "" {
-				n.why = fmt.Sprintf(", and the hook %s of group %s has no target", h.Name, g.Name)
-				n.status, n.fix = Failed, putHook(f, g.Name, h.Name, t)
-				return []need{n}
+				hooks = append(hooks, h.Name+" of group "+g.Name)
+				fixes = append(fixes, directHook(f, g.Name, h.Name))
 			}
 		}
 	}
-	return nil
+	switch len(hooks) {
+	case 0:
+		return nil
+	case 1:
+		n.why = ", and the hook " + hooks[0] + " has no target"
+	default:
+		n.why = ", and these hooks have no target: " + text.First(hooks, mostNames)
+	}
+	n.status, n.fix = Failed, strings.Join(fixes, " && ")
+	return []need{n}
 }
 
 // isSentBy reports whether an enabled rule sends such events.

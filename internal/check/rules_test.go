@@ -1,10 +1,13 @@
 package check_test
 
 import (
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/node-drainer/node-drainer/deploy"
 	"github.com/node-drainer/node-drainer/internal/check"
@@ -36,7 +39,8 @@ func mistakesOfRules() []mistake {
 			[]string{"no EventBridge rule sends Spot interruptions to the queue"},
 			[]string{
 				"aws events put-rule --region eu-central-1 --name node-drainer-spot ",
-				"--event-pattern file://deploy/events/spot-interruption.json && aws events put-targets --region eu-central-1 " +
+				`--event-pattern '{"source":["aws.ec2"],"detail-type":["EC2 Spot Instance Interruption Warning"]}' && ` +
+					"aws events put-targets --region eu-central-1 " +
 					"--rule node-drainer-spot --targets Id=queue,Arn=" + queueARN + ";",
 				"config.event.spotInterruption=ignore",
 			},
@@ -61,7 +65,7 @@ func mistakesOfRules() []mistake {
 			},
 			check.Warning, "rules",
 			[]string{"sends ends of Capacity Blocks to the queue"},
-			[]string{"--name node-drainer-block ", "deploy/events/capacity-block-expiration.json"},
+			[]string{"--name node-drainer-block ", `"Capacity Block Reservation Expiration Warning"`},
 		},
 		{
 			"rule with a schedule only", func(f *check.Facts) { ruleOf(f, event.CapacityReservationInterruption).Pattern = "" },
@@ -74,6 +78,14 @@ func mistakesOfRules() []mistake {
 			check.Failed, "rules",
 			[]string{"no EventBridge rule sends terminations to the queue, and the hook drain of group workers has no target"},
 			[]string{"put-lifecycle-hook", "--auto-scaling-group-name workers --lifecycle-hook-name drain", "--notification-target-arn " + queueARN},
+		},
+		{
+			"no rule for hooks without a target", func(f *check.Facts) {
+				f.Groups[0].Hooks[0].Target, hookOf(f).Target = "", ""
+			},
+			check.Failed, "rules",
+			[]string{"sends terminations to the queue, and these hooks have no target: drain of group spot, drain of group workers"},
+			[]string{"--auto-scaling-group-name spot ", " && aws ", "--auto-scaling-group-name workers "},
 		},
 		{
 			"disabled rule for a hook without a target", func(f *check.Facts) {
@@ -95,8 +107,8 @@ func mistakesOfRules() []mistake {
 				}
 			},
 			check.Failed, "rules",
-			[]string{"sends launches to the queue, and the hook node-drainer-launching of group spot has no target"},
-			[]string{"autoscaling:EC2_INSTANCE_LAUNCHING"},
+			[]string{"sends launches to the queue, and these hooks have no target: node-drainer-launching of group spot, node"},
+			[]string{"--lifecycle-hook-name node-drainer-launching --notification-target-arn"},
 		},
 		{
 			"rules may not be read", func(f *check.Facts) { f.Rules, f.RulesErr = nil, refusal("AccessDeniedException") },
@@ -167,6 +179,14 @@ func TestOneRuleForAll(t *testing.T) {
 	}
 }
 
+func decode(t *testing.T, text string) (v any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		t.Fatalf("%q: %v", text, err)
+	}
+	return v
+}
+
 // TestFoundRules: the result names the rules that send to the queue, and those that are disabled.
 func TestFoundRules(t *testing.T) {
 	t.Parallel()
@@ -186,8 +206,8 @@ func TestFoundRules(t *testing.T) {
 	}
 }
 
-// TestFixesOfRules: for each kind with a pattern in deploy/events, the fix names its file, and the rule that the policy
-// of the queue admits.
+// TestFixesOfRules: for each kind with a pattern in deploy/events, the fix has that pattern, and the name of a rule that
+// the policy of the queue admits.
 func TestFixesOfRules(t *testing.T) {
 	t.Parallel()
 	f := good(t)
@@ -199,8 +219,14 @@ func TestFixesOfRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, document := range deploy.Names("events/") {
+		text, err := deploy.Read(document)
+		if err != nil {
+			t.Fatal(err)
+		}
 		i := slices.IndexFunc(wrong, func(r check.Result) bool {
-			return strings.Contains(r.Fix, "--event-pattern file://deploy/"+document+".json ")
+			_, pattern, has := strings.Cut(r.Fix, "--event-pattern '")
+			pattern, _, _ = strings.Cut(pattern, "'")
+			return has && cmp.Equal(decode(t, pattern), decode(t, text))
 		})
 		if i < 0 {
 			t.Fatalf("no fix has the pattern of %s", document)

@@ -30,7 +30,7 @@ func property(o *option) map[string]any {
 	case o.kind == "":
 		p["type"] = "boolean"
 	case o.kind == "DURATION":
-		p["pattern"] = chart.Duration
+		p["pattern"] = "^[0-9]+d$|" + chart.Duration
 	case o.kind == "N" || strings.HasPrefix(o.kind, "PERCENT"):
 		p["type"] = "integer"
 	case o.kind == "VERSION":

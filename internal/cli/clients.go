@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,7 +21,6 @@ import (
 	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
 	awseks "github.com/aws/aws-sdk-go-v2/service/eks"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
-	"github.com/aws/smithy-go/logging"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -79,6 +79,7 @@ type clients struct {
 	view   rollout.Cluster   // nil without Kubernetes.
 	close  func()
 
+	silence    *time.Timer          // prints a note unless AWS answers
 	kubernetes kubernetes.Interface // nil without Kubernetes.
 }
 
@@ -90,15 +91,20 @@ func (e *executor) connect(ctx context.Context, op operation) (*clients, error) 
 	if err != nil {
 		return nil, err
 	}
-	cfg.Logger = logging.Nop{}
 	cfg.Retryer = newRetryer
+	e.aws = cfg
 	if op != opWatch { // which does not exit because of AWS
 		if _, err := cfg.Credentials.Retrieve(ctx); err != nil {
 			return nil, fmt.Errorf("get AWS credentials (AWS_PROFILE, aws sso login or aws configure): %w", err)
 		}
 	}
-	groups := awsautoscaling.NewFromConfig(cfg)
 	c := &clients{config: e.settings.config(), close: func() {}}
+	c.silence = time.AfterFunc(e.patience, func() {
+		_, _ = fmt.Fprintf(e.stderr, "trigger: no answer yet from AWS in Region %s; still trying\n", cfg.Region)
+	})
+	metadata := cfg
+	cfg.HTTPClient = answering{cfg.HTTPClient, c.silence}
+	groups := awsautoscaling.NewFromConfig(cfg)
 	c.config.Holder = holder()
 	machines := awsec2.NewFromConfig(cfg)
 	read := reader{
@@ -114,12 +120,27 @@ func (e *executor) connect(ctx context.Context, op operation) (*clients, error) 
 		return c, nil
 	}
 	own := make(chan string, 1)
-	go func() { own <- ownInstance(ctx, cfg) }()
+	go func() { own <- ownInstance(ctx, metadata) }()
 	err = e.connectKubernetes(ctx, c)
 	if id := <-own; id != "" {
 		c.config.Self = id
 	}
 	return c, err
+}
+
+// answering stops the timer at the first answer.
+type answering struct {
+	aws.HTTPClient
+	silence *time.Timer
+}
+
+// Do implements aws.HTTPClient.
+func (a answering) Do(r *http.Request) (*http.Response, error) {
+	response, err := a.HTTPClient.Do(r)
+	if err == nil {
+		a.silence.Stop()
+	}
+	return response, err
 }
 
 // nodegroups returns what reads managed node groups with their Auto Scaling groups, and what updates them.
@@ -151,6 +172,18 @@ func regionHint(err error) string {
 		return ""
 	}
 	return "; is the Region right (AWS_REGION, --region)?"
+}
+
+// accountHint says which account was asked, and in which Region, if err is that a group does not exist there.
+func (e *executor) accountHint(ctx context.Context, err error) string {
+	if !errors.Is(err, refresh.ErrNoGroup) || e.aws.Region == "" {
+		return ""
+	}
+	account := ""
+	if identity, _ := cloud.Identify(ctx, e.aws); identity.Account != "" {
+		account = "account " + identity.Account + ", "
+	}
+	return " (" + account + "Region " + e.aws.Region + ")"
 }
 
 // holder names this process to triggers on other hosts.

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -85,7 +88,7 @@ func TestWithoutRegion(t *testing.T) {
 	}
 	var stdout, stderr bytes.Buffer
 	code := run(t.Context(), []string{"--asg", "workers", "--no-kubernetes"}, nil, &stdout, &stderr)
-	if code != 1 || !strings.Contains(stderr.String(), "no AWS region is set") {
+	if code != 1 || !strings.Contains(stderr.String(), "no AWS region is set: set AWS_REGION, the Region of the profile, --region of the trigger or aws.region of the chart") {
 		t.Errorf("exit code %d: %s", code, stderr.String())
 	}
 }
@@ -103,6 +106,72 @@ func TestWithoutCredentials(t *testing.T) {
 	code := run(t.Context(), []string{"--asg", "workers", "--no-kubernetes"}, nil, &stdout, &stderr)
 	if code != 1 || !strings.Contains(stderr.String(), "get AWS credentials (AWS_PROFILE, aws sso login or aws configure): ") {
 		t.Errorf("exit code %d: %s", code, stderr.String())
+	}
+}
+
+// fakeAWS has the clients call this server, with credentials that it does not look at.
+func fakeAWS(t *testing.T, answer http.HandlerFunc) {
+	t.Helper()
+	server := httptest.NewServer(answer)
+	t.Cleanup(server.Close)
+	none := filepath.Join(t.TempDir(), "none")
+	for name, value := range map[string]string{
+		"AWS_REGION": "eu-central-1", "AWS_PROFILE": "", "AWS_CONFIG_FILE": none, "AWS_SHARED_CREDENTIALS_FILE": none,
+		"AWS_EC2_METADATA_DISABLED": "true", "AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "secret",
+		"AWS_ENDPOINT_URL": server.URL,
+	} {
+		t.Setenv(name, value)
+	}
+}
+
+// noGroups answers DescribeAutoScalingGroups and GetCallerIdentity.
+func noGroups(w http.ResponseWriter, r *http.Request) {
+	if r.FormValue("Action") == "GetCallerIdentity" {
+		_, _ = io.WriteString(w, "<GetCallerIdentityResponse><GetCallerIdentityResult><Account>123456789012</Account>"+
+			"</GetCallerIdentityResult></GetCallerIdentityResponse>")
+		return
+	}
+	_, _ = io.WriteString(w, "<DescribeAutoScalingGroupsResponse><DescribeAutoScalingGroupsResult><AutoScalingGroups/>"+
+		"</DescribeAutoScalingGroupsResult></DescribeAutoScalingGroupsResponse>")
+}
+
+// TestWhereNoGroupIs: the error for a group that does not exist says where it was looked for.
+func TestWhereNoGroupIs(t *testing.T) {
+	fakeAWS(t, noGroups)
+	var stdout, stderr bytes.Buffer
+	code := run(t.Context(), []string{"plan", "--asg", "wrokers", "--no-kubernetes"}, nil, &stdout, &stderr)
+	const want = "wrokers; is this the right account and Region? (account 123456789012, Region eu-central-1)\n"
+	if code != 1 || !strings.HasSuffix(stderr.String(), want) {
+		t.Errorf("exit code %d: %s", code, stderr.String())
+	}
+}
+
+// notify calls written at each write.
+type notify struct{ written func(text string) }
+
+func (n notify) Write(p []byte) (int, error) {
+	n.written(string(p))
+	return len(p), nil
+}
+
+// TestSilentAWS: a note says which Region is asked if AWS does not answer for some seconds.
+func TestSilentAWS(t *testing.T) {
+	said := make(chan string, 10)
+	first := ""
+	fakeAWS(t, func(w http.ResponseWriter, r *http.Request) {
+		if first == "" {
+			first = <-said // AWS is silent until then.
+		}
+		noGroups(w, r)
+	})
+	p := newProgram(nil, io.Discard, notify{func(text string) { said <- text }})
+	p.executor.patience = time.Millisecond
+	p.run(t.Context(), []string{"plan", "--asg", "workers", "--no-kubernetes"})
+	if !strings.Contains(first, "no answer yet from AWS in Region eu-central-1") {
+		t.Errorf("the note is %q", first)
+	}
+	if last := <-said; !strings.Contains(last, "no such Auto Scaling group") {
+		t.Errorf("after the note: %q", last)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -21,6 +23,7 @@ type program struct {
 	executor executor
 	sections []section
 	perform  func(context.Context, operation) (code int, err error) // runs after all options were read
+	last     operation                                              // that was performed
 	code     int
 }
 
@@ -40,6 +43,7 @@ func newProgram(environ []string, stdout, stderr io.Writer) *program {
 	s := newSettings()
 	p := &program{sections: sections(s), executor: executor{
 		version: "dev", environ: environment(environ), stdout: stdout, stderr: stderr, settings: s,
+		patience: 5 * time.Second,
 	}}
 	p.perform = p.executor.execute
 	return p
@@ -48,12 +52,17 @@ func newProgram(environ []string, stdout, stderr io.Writer) *program {
 // run runs the command that the arguments name, and returns the exit code.
 func (p *program) run(ctx context.Context, args []string) int {
 	root := p.commands() //nolint:contextcheck // cobra passes the context on
+	if slices.Equal(args, []string{"version"}) {
+		args = []string{"--version"}
+	}
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
-	if err == nil {
+	shows := slices.Contains([]operation{opPlan, opStatus, opNodes}, p.last)
+	if err == nil || shows && errors.Is(err, syscall.EPIPE) { // nobody reads the rest: trigger plan | head
 		return p.code
 	}
-	_, _ = fmt.Fprintf(p.executor.stderr, "trigger: %v%s\n", err, cmp.Or(argumentHint(err), regionHint(err)))
+	_, _ = fmt.Fprintf(p.executor.stderr, "trigger: %v%s\n", err,
+		cmp.Or(argumentHint(err), regionHint(err), p.executor.accountHint(ctx, err)))
 	if ctx.Err() != nil {
 		return report.Interrupted.ExitCode()
 	}
@@ -83,7 +92,21 @@ func (p *program) commands() *cobra.Command {
 	)
 	p.addFlags(root)
 	p.complete(root)
+	refuseOtherShells(root)
 	return root
+}
+
+// refuseOtherShells makes trigger completion an error for a shell that cobra has no completion for: it prints its help.
+func refuseOtherShells(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	completion, _, _ := root.Find([]string{"completion"}) // which is there now
+	completion.Args, completion.RunE = nil, func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return cmd.Help()
+		}
+		return fmt.Errorf("unknown shell %q: must be bash, zsh, fish or powershell", args[0])
+	}
+	completion.SilenceErrors, completion.SilenceUsage = true, true
 }
 
 // addFlags adds each section to the commands that it is for.
@@ -163,6 +186,7 @@ func (p *program) command(v operation, about string) *cobra.Command {
 			if v == opRun && p.executor.settings.plan {
 				v = opPlan
 			}
+			p.last = v
 			p.code, err = p.perform(cmd.Context(), v)
 			return err
 		},

@@ -5,10 +5,13 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -55,7 +58,7 @@ func TestCommands(t *testing.T) {
 		{"several documents", "nodes --watch -o json", "", "--watch writes more than one document"},
 		{"a rollout is not watched", "--asg workers --watch", "", "unknown flag: --watch"},
 		{"nodes takes no group", "nodes --asg workers", "", "unknown flag: --asg"},
-		{"nodes without Kubernetes", "nodes --no-kubernetes", "", "trigger nodes reads Kubernetes only: leave --no-kubernetes out"},
+		{"nodes without Kubernetes", "nodes --no-kubernetes", "", "unknown flag: --no-kubernetes"},
 		{"watch", "watch --asg workers --surge 1 --interval 1m", "watch", ""},
 		{"a watch with windows", "watch --asg workers --window 22:00-05:00 --window Sat_00:00-24:00_Europe/Berlin", "watch", ""},
 		{"a watch is no plan", "watch --asg workers --plan", "", "unknown flag: --plan"},
@@ -88,6 +91,48 @@ func TestCommands(t *testing.T) {
 				t.Errorf("operation %q and error %q, want %q and %q", got, stderr, tt.want, tt.err)
 			}
 		})
+	}
+}
+
+// TestInformation: what a command prints about the trigger itself.
+func TestInformation(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"version":         "0 trigger version dev",
+		"--version":       "0 trigger version dev",
+		"completion tcsh": `1 trigger: unknown shell "tcsh": must be bash, zsh, fish or powershell`,
+		"completion":      "0 Generate the autocompletion script",
+	} {
+		var out bytes.Buffer
+		code := run(t.Context(), strings.Fields(args), nil, &out, &out)
+		if got := fmt.Sprint(code, " ", out.String()); !strings.HasPrefix(got, want) {
+			t.Errorf("trigger %s: got %q, want %q", args, got, want)
+		}
+	}
+}
+
+// TestClosedPipe: that nobody reads the rest of what is only shown is no error: trigger plan | head.
+func TestClosedPipe(t *testing.T) {
+	t.Parallel()
+	for op, want := range map[operation]string{
+		opPlan: "2 ", opStatus: "2 ", opNodes: "2 ",
+		opRun: "2 trigger: write /dev/stdout: broken pipe\n",
+	} {
+		var out bytes.Buffer
+		p := newProgram(nil, &out, &out)
+		p.perform = func(context.Context, operation) (int, error) {
+			return 2, &fs.PathError{Op: "write", Path: "/dev/stdout", Err: syscall.EPIPE}
+		}
+		args := []string{string(op), "--asg", "workers"}
+		switch op {
+		case opRun:
+			args = args[1:]
+		case opNodes:
+			args = args[:1]
+		}
+		if got := fmt.Sprint(p.run(t.Context(), args), " ", out.String()); got != want {
+			t.Errorf("%s: got %q, want %q", op, got, want)
+		}
 	}
 }
 

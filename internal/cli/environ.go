@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"github.com/node-drainer/node-drainer/internal/text"
 )
 
@@ -37,14 +35,11 @@ func unknownVariables(environ map[string]string, known []string) []error {
 	return errs
 }
 
-// suggestion names the known words that a wrong one resembles, as cobra does for commands; else the command
-// that lists them.
+// suggestion names the known words that a wrong one resembles or begins; else the command that lists them.
 func suggestion(wrong string, known []string, list string) string {
-	words := &cobra.Command{SuggestionsMinimumDistance: 2}
-	for _, name := range known {
-		words.AddCommand(&cobra.Command{Use: name, Run: func(*cobra.Command, []string) {}})
-	}
-	similar := words.SuggestionsFor(wrong)
+	similar := slices.DeleteFunc(slices.Sorted(slices.Values(known)), func(name string) bool {
+		return !strings.HasPrefix(name, wrong) && text.Distance(wrong, name) > 2
+	})
 	if len(similar) == 0 {
 		return ": " + list + " lists them"
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/internal/rollout"
 )
@@ -17,6 +19,8 @@ type executor struct {
 	environ        map[string]string
 	stdout, stderr io.Writer
 	settings       *settings
+	aws            aws.Config    // when the clients were made
+	patience       time.Duration // until a note says that AWS does not answer
 }
 
 // execute runs an operation, and returns the exit code, which is at least 1 with an error.
@@ -32,6 +36,7 @@ func (e *executor) execute(ctx context.Context, op operation) (code int, err err
 		return 0, err
 	}
 	defer c.close()
+	defer c.silence.Stop()
 	r := e.reporter()
 	switch op {
 	case opStatus:
@@ -57,13 +62,14 @@ func (e *executor) plan(ctx context.Context, c *clients, r report.Reporter) (cod
 	if err != nil {
 		return 0, err
 	}
-	if r.Plan(plans); r.Err() != nil {
-		return 0, fmt.Errorf("write the plan: %w", r.Err())
-	}
+	code = planExitCode(plans, e.settings.detailed)
 	if err := e.summarize(report.PlanSummary(plans)); err != nil {
-		return 0, err
+		return code, err
 	}
-	return planExitCode(plans, e.settings.detailed), nil
+	if r.Plan(plans); r.Err() != nil {
+		return code, fmt.Errorf("write the plan: %w", r.Err())
+	}
+	return code, nil
 }
 
 // planProgress shows how far a plan of many groups is: AWS limits how often Instance Refreshes can be described.

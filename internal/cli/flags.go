@@ -56,6 +56,8 @@ func sections(s *settings) []section {
 		{"Output", forAll, outputOptions(s)},
 		{"AWS", forGroups, awsOptions(s)},
 		{"Kubernetes", forAll, kubernetesOptions(s)},
+		{"Without Kubernetes", forGroups, []*option{boolean(&s.noKubernetes, "no-kubernetes",
+			"Do not use Kubernetes. Nodes, their pods and budgets are not shown then.")}},
 	}
 }
 
@@ -378,7 +380,5 @@ func kubernetesOptions(s *settings) []*option {
 			"Kubernetes configuration, instead of KUBECONFIG or the ServiceAccount of the pod."),
 		textOption(&s.context, "context", "NAME",
 			"Context of the Kubernetes configuration, instead of its current one."),
-		boolean(&s.noKubernetes, "no-kubernetes",
-			"Do not use Kubernetes. Nodes, their pods and budgets are not shown then."),
 	}
 }

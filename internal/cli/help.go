@@ -33,7 +33,7 @@ const examples = `  Show what would be replaced, and why; change nothing:
   First 1 % of the instances, then half of them, waiting 30 minutes after each:
     trigger --asg workers --checkpoints 1,50,100 --checkpoint-delay 30m
   Instances older than 30 days, two at a time, by marking them unhealthy:
-    trigger --asg workers --mode unhealthy --max-age 720h --batch 2 --surge 2
+    trigger --asg workers --mode unhealthy --max-age 30d --batch 2 --surge 2
   Replace each new version of the template by itself, at night:
     trigger watch --asg workers --surge 1 --interval 5m --window 22:00-05:00
   Show the progress, and stop:

@@ -166,9 +166,9 @@ func boolean(p *bool, name, help string) *option {
 // duration is a duration from least to most.
 func duration(set func(time.Duration), initial, name, help string, least, most time.Duration) *option {
 	return &option{name: name, kind: "DURATION", initial: initial, help: help, read: func(s string) error {
-		d, err := time.ParseDuration(s)
+		d, err := parseDuration(s)
 		if err != nil || d < least || d > most {
-			return fmt.Errorf("a duration with a unit, such as 90s, 15m or 2h, from %s to %s",
+			return fmt.Errorf("a duration with a unit, such as 90s, 15m, 2h or 30d, from %s to %s",
 				shortDuration(least), shortDuration(most))
 		}
 		set(d)
@@ -176,10 +176,19 @@ func duration(set func(time.Duration), initial, name, help string, least, most t
 	}}
 }
 
+// parseDuration reads a duration, also one in days: 30d.
+func parseDuration(s string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(s, "d"); ok {
+		n, err := strconv.ParseUint(days, 10, 15) // as many as a Duration can have
+		return time.Duration(n) * 24 * time.Hour, err
+	}
+	return time.ParseDuration(s)
+}
+
 // seconds is a duration in whole seconds, as AWS accepts it.
 func seconds(set func(time.Duration), name, help string, most time.Duration) *option {
 	whole := func(s string) bool {
-		d, err := time.ParseDuration(s)
+		d, err := parseDuration(s)
 		return err != nil || d%time.Second == 0 // Errors are reported by duration.
 	}
 	return duration(set, "", name, help, 0, most).checked(whole, "whole seconds")
@@ -214,7 +223,7 @@ func amount(set func(refresh.Amount), initial, name, help string) *option {
 	return &option{name: name, kind: "N|N%", initial: initial, help: help, read: func(s string) error {
 		a, err := refresh.ParseAmount(s)
 		if err != nil {
-			return errors.New("a number of instances or a percentage of them, such as 2 or 20%, and more than 0")
+			return errors.New("a number of instances or a percentage of them, such as 2 or 20%, from 1 or 1% to 100%")
 		}
 		set(a)
 		return nil

@@ -19,8 +19,8 @@ func TestInvalidValues(t *testing.T) {
 	}{
 		{"mode", "--mode rolling", nil, []string{`--mode is "rolling": must be refresh, unhealthy, standby or nodegroup`}},
 		{"variable", "", []string{"TRIGGER_ON_CONFLICT=stop"}, []string{`TRIGGER_ON_CONFLICT is "stop": must be attach, wait, cancel or fail`}},
-		{"duration without a unit", "--timeout 90", nil, []string{`--timeout is "90": must be a duration with a unit, such as 90s, 15m or 2h, from 0s to 336h`}},
-		{"duration above the limit of AWS", "--bake 49h", nil, []string{`--bake is "49h": must be a duration with a unit, such as 90s, 15m or 2h, from 0s to 48h`}},
+		{"duration without a unit", "--timeout 90", nil, []string{`--timeout is "90": must be a duration with a unit, such as 90s, 15m, 2h or 30d, from 0s to 336h`}},
+		{"duration above the limit of AWS", "--bake 49h", nil, []string{`--bake is "49h": must be a duration with a unit, such as 90s, 15m, 2h or 30d, from 0s to 48h`}},
 		{"fraction of a second", "--warmup 1500ms", nil, []string{`--warmup is "1500ms": must be whole seconds`}},
 		{"percentage out of range", "--max-healthy 90 --min-healthy 101", nil, []string{
 			`--min-healthy is "101": must be a whole number from 0 to 100`, `--max-healthy is "90": must be a whole number from 100 to 200`,
@@ -28,8 +28,11 @@ func TestInvalidValues(t *testing.T) {
 		{"descending checkpoints", "--checkpoints 10,5", nil, []string{`--checkpoints is "5": must be ascending percentages from 1 to 100, for example 1,10,50,100`}},
 		{"repeated checkpoint", "--checkpoints 10,10", nil, []string{`--checkpoints is "10": must be`}},
 		{"number of instances", "--surge none --batch 0", nil, []string{
-			`--surge is "none": must be a number of instances or a percentage of them, such as 2 or 20%, and more than 0`, `--batch is "0": must be`,
+			`--surge is "none": must be a number of instances or a percentage of them, such as 2 or 20%, from 1 or 1% to 100%`, `--batch is "0": must be`,
 		}},
+		{"more than all", "--surge 200%", nil, []string{`--surge is "200%": must be a number of instances or a percentage of them, such as 2 or 20%, from 1 or 1% to 100%`}},
+		{"days and more", "--mode unhealthy --max-age 30d12h", nil, []string{`--max-age is "30d12h": must be a duration with a unit, such as 90s, 15m, 2h or 30d`}},
+		{"port without a host", "watch --listen 80", nil, []string{`--listen is "80": must be HOST:PORT or :PORT`}},
 		{"boolean", "--all=maybe", nil, []string{`--all is "maybe": must be true or false`}},
 		{"boolean, or automatic", "--pin=maybe", nil, []string{`--pin is "maybe": must be auto, true or false`}},
 		{"empty name", "--cluster=", nil, []string{`--cluster is "": must be a name`}},

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"regexp"
 	"time"
 	_ "time/tzdata" // The image has no time zones.
 
@@ -19,7 +20,8 @@ func watchOptions(s *settings) []*option {
 			`Lease by which several replicas elect the one that works; the others stand by. Events of rollouts are recorded
 			on it. The default namespace is the pod's. If not set, this process works at once. It needs Kubernetes.`),
 		textOption(&s.listen, "listen", "ADDRESS",
-			"Address for /metrics, /healthz and /readyz, such as :8080. If not set, the watch serves nothing."),
+			"Address for /metrics, /healthz and /readyz, such as :8080. If not set, the watch serves nothing.").
+			checked(regexp.MustCompile(`:[0-9]+$`).MatchString, "HOST:PORT or :PORT"),
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	awsconfig "github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
+	"github.com/aws/smithy-go/logging"
 )
 
 // Config overrides the SDK's own chain (environment, shared files, the pod's or the instance's role). Its
@@ -37,7 +38,7 @@ func Load(ctx context.Context, c Config) (aws.Config, error) {
 		t.ResponseHeaderTimeout = c.AnswerTimeout
 	})
 	options := []func(*awsconfig.LoadOptions) error{
-		awsconfig.WithHTTPClient(client), awsconfig.WithRegion(c.Region),
+		awsconfig.WithHTTPClient(client), awsconfig.WithRegion(c.Region), awsconfig.WithLogger(logging.Nop{}),
 	}
 	if c.Profile != "" {
 		options = append(options, awsconfig.WithSharedConfigProfile(c.Profile))
@@ -47,7 +48,8 @@ func Load(ctx context.Context, c Config) (aws.Config, error) {
 		return aws.Config{}, fmt.Errorf("configure the AWS SDK: %w%s", err, mfaHint(err, c.Profile))
 	}
 	if cfg.Region == "" {
-		return aws.Config{}, errors.New("no AWS region is set: set AWS_REGION")
+		return aws.Config{}, errors.New("no AWS region is set: set AWS_REGION, the Region of the profile, " +
+			"--region of the trigger or aws.region of the chart")
 	}
 	cfg.HTTPClient = InMemory(cfg.HTTPClient)
 	if c.RoleARN != "" {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aws/smithy-go/logging"
+
 	"github.com/node-drainer/node-drainer/internal/cloud"
 )
 
@@ -23,6 +25,15 @@ func isolate(t *testing.T, file string) {
 		"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "AWS_EC2_METADATA_DISABLED": "true",
 	} {
 		t.Setenv(name, value)
+	}
+}
+
+// TestSilentSDK: the SDK writes no lines of its own between those of the programs, such as about the instance metadata.
+func TestSilentSDK(t *testing.T) {
+	isolate(t, "")
+	cfg, err := cloud.Load(t.Context(), cloud.Config{})
+	if err != nil || cfg.Logger != (logging.Nop{}) {
+		t.Errorf("the SDK logs to %T; %v", cfg.Logger, err)
 	}
 }
 

@@ -133,9 +133,12 @@ func TestMistake(t *testing.T) {
 			`NOTIFY_TEMPLATE={"text": {{json .Message}}}`,
 			"NOTIFY_TEMPLATE is invalid: template: NOTIFY_TEMPLATE:1:16: executing",
 		},
-		{"DRAIN_TIMOUT=5m", "DRAIN_TIMOUT is unknown"},
+		{"DRAIN_TIMOUT=5m", "DRAIN_TIMOUT is unknown: did you mean DRAIN_TIMEOUT?"},
 		{"DRAIN_REPORT=yes", "DRAIN_REPORT is unknown"}, // not what Kubernetes sets for a Service
-		{"HOOK_NAME=drain", "HOOK_NAME is unknown"},
+		{"HOOK_NAME=drain", "HOOK_NAME is unknown: did you mean HOOK_NAMES?"},
+		{"DRYRUN=true", "DRYRUN is unknown: did you mean DRY_RUN?"},
+		{"NODE_SELECTR=a=b", "NODE_SELECTR is unknown: did you mean NODE_SELECTOR?"},
+		{"LOG_LEVL=debug", "LOG_LEVL is unknown: did you mean LOG_LEVEL?"},
 		{"NOTIFY_WHEN=drained,stopped", `NOTIFY_WHEN is "drained,stopped": must be a list of started, drained and failed`},
 		{"NOTIFY_TIMEOUT=2m", "NOTIFY_TIMEOUT is 2m0s: must be from 1s to 1m"},
 		{"LOG_LEVEL=loud", `LOG_LEVEL is "loud": must be debug, info, warn or error`},
@@ -167,6 +170,18 @@ func TestMistake(t *testing.T) {
 				t.Errorf("the error contains a secret: %v", err)
 			}
 		})
+	}
+}
+
+// TestOtherVariables: variables that other programs use are no mistakes.
+func TestOtherVariables(t *testing.T) {
+	t.Parallel()
+	names := "HOME HOSTNAME LANG LOGNAME NODE_ENV NODE_IP NODE_OPTIONS NODE_PATH PATH POD_IP POD_UID PWD SHELL TERM USER " +
+		"CLUSTER_ID CLUSTER_DNS LOG_DIR LOG_FILE NODE_PORT DRAIN_SERVICE_HOST QUEUE_PORT KUBERNETES_SERVICE_HOST"
+	for name := range strings.FieldsSeq(names) {
+		if _, err := config.ReadAgent(environ(name + "=x")); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

@@ -118,8 +118,9 @@ const intro = `node-drainer agent: drains Kubernetes nodes before EC2 Auto Scali
 
 It is configured by environment variables only. In addition to those below it reads the standard
 ones of the AWS SDK (AWS_REGION, AWS_ROLE_ARN, AWS_ENDPOINT_URL, ...) and, outside a cluster,
-KUBECONFIG. An unknown variable that begins with DRAIN_, EVENT_, HOOK_, LAUNCH_, LEADER_, NOTIFY_ or
-QUEUE_ is an error, except those that Kubernetes sets for a Service of that name.
+KUBECONFIG. An unknown variable is an error if it begins with DRAIN_, EVENT_, HOOK_, LAUNCH_,
+LEADER_, NOTIFY_ or QUEUE_, or resembles one of those below. What Kubernetes
+sets for a Service is not.
 `
 
 // WriteHelp writes the reference for a terminal.

@@ -88,7 +88,7 @@ func rollouts() []Rollout {
 	}
 	add(0)
 	workers.Refresh, workers.Status = "1b2c3d4e-0000-4000-8000-000000000001", refresh.StatusPending
-	workers.Notes = []Note{{at(1), refresh.Warn, "the hook can hold an instance for 10m at most"}}
+	workers.Notes = []Note{{at(1), refresh.Warn, findings()[1].Text}}
 	add(1)
 	workers.Status, workers.Reason = refresh.StatusInProgress, "Waiting for instances to warm up. For example: i-0b02"
 	workers.Instances = append(oldInstances("InService", 1, 2, 3), newInstance(1, "InService", true), newInstance(2, "Pending:Wait", false))
@@ -143,6 +143,18 @@ func report(r Reporter) {
 	r.End(all[len(all)-1])
 }
 
+// findings are some that the preflight has of a group with a suspended process and a short hook, one of each level. So the
+// pictures show what the trigger says.
+func findings() []refresh.Finding {
+	all := refresh.Preflight(refresh.Group{Suspended: []string{"Launch"}}, refresh.Facts{
+		Mode: refresh.ModeRefresh, Preferences: refresh.Preferences{Warmup: new(2 * time.Minute)},
+		Hooks: []refresh.Hook{{Name: "node-drainer-terminating", Terminating: true, GlobalTimeout: 50 * time.Minute}},
+	})
+	return slices.DeleteFunc(all, func(f refresh.Finding) bool {
+		return !slices.Contains([]string{"suspended", "hook-timeout", "warmup"}, f.Check)
+	})
+}
+
 func plans() []Plan {
 	node := func(n int, ready bool, pods int, blocking ...string) (*cluster.Node, *cluster.Load) {
 		return &cluster.Node{Name: fmt.Sprintf("ip-10-0-1-%d", n), Ready: ready}, &cluster.Load{Pods: pods, Blocking: blocking}
@@ -163,11 +175,7 @@ func plans() []Plan {
 		{
 			Group: "workers", Mode: refresh.ModeRefresh, Target: "launch template node (lt-1) version 7 ($Latest)", Desired: 4,
 			Outdated: 2, Kept: 1, Active: "1b2c3d4e", Instances: instances,
-			Findings: []refresh.Finding{
-				{Check: "warmup", Level: refresh.OK, Text: "New instances warm up for 2m."},
-				{Check: "suspended", Level: refresh.Refuse, Text: "The process Launch is suspended: nothing would be replaced. Resume it."},
-				{Check: "no-terminating-hook", Level: refresh.Warn, Text: "The group has no terminating hook: its nodes would not be drained."},
-			},
+			Findings: findings(),
 		},
 		{Group: "spot", Mode: refresh.ModeRefresh, Target: "launch template spot (lt-2) version 3", Desired: 1, Instances: []Planned{{ID: "i-0b09", State: "InService"}}, Findings: []refresh.Finding{}},
 	}

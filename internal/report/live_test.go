@@ -83,7 +83,7 @@ func TestPictures(t *testing.T) {
 		rollout.Reset()
 		view.Show(moment)
 	}
-	screen, plan := onTerminal(80, 60)
+	screen, plan := onTerminal(120, 60)
 	plan.Plan(plans())
 	for name, text := range map[string]string{"rollout": rollout.String(), "plan": strings.Join(screen.screen(), "\n")} {
 		title := map[string]string{"rollout": "The live view of a rollout", "plan": "A plan of the trigger"}[name]

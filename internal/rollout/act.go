@@ -41,7 +41,7 @@ func (t *Trigger) Act(ctx context.Context, a Action) (report.Rollout, error) {
 		}
 		group := t.newGroup(p, g, s)
 		group.enter(report.Replacing)
-		group.countOutdated()
+		group.state.count()
 		if a == ActRollback && len(refresh.StandbyOf(g)) > 0 {
 			act = t.rollBack
 		}
@@ -65,6 +65,7 @@ func (t *Trigger) rollBack(ctx context.Context, g *group, a Action) (ending, err
 	case active != nil:
 		return t.endRefresh(ctx, g, a)
 	}
+	g.countOutdated()
 	return t.returnStandby(ctx, g)
 }
 
@@ -135,10 +136,13 @@ func (t *Trigger) endRefresh(ctx context.Context, g *group, a Action) (ending, e
 	switch {
 	case errors.Is(err, refresh.ErrNoRefresh) && a == ActCancel:
 		return ending{report.Nothing, "no instance refresh is under way"}, nil
+	case errors.Is(err, refresh.ErrNoRefresh):
+		return ending{}, fmt.Errorf("%w%s", refresh.ErrNoRefresh, rollbackHint(err))
 	case err != nil:
 		return ending{}, fmt.Errorf("%w%s", err, rollbackHint(err))
 	}
 	g.progress.set(func(p *report.Group) { p.Refresh, p.Attached = id, true })
+	g.countOutdated()
 	h := newHolds(g, t.writer)
 	what := fmt.Sprintf("instance refresh %s is being %s", id, participle)
 	if !g.cfg.Wait {

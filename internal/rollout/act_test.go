@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -93,6 +94,32 @@ func TestAct(t *testing.T) {
 				}
 			}
 			s.run(t, defaults())
+		})
+	}
+}
+
+// TestActOnNothing: without a refresh the message of a rollback has no error of the API, and no action says how many
+// instances are replaced.
+func TestActOnNothing(t *testing.T) {
+	for do, want := range map[Action]string{
+		ActRollback: "no instance refresh is in progress; only one that is under way can be rolled back: to go back, start a " +
+			"refresh to the version before: trigger --launch-template-version",
+		ActCancel: "no instance refresh is under way",
+		ActPause: "the process InstanceRefresh is suspended: refreshes of the group make no progress, also later ones, " +
+			"until trigger resume",
+		ActResume: "the process InstanceRefresh is resumed",
+	} {
+		runInBubble(t, string(do), func(t *testing.T) {
+			a := newFakeAWS(1)
+			missing := fmt.Errorf("%w: operation error Auto Scaling", refresh.ErrNoRefresh)
+			a.errs["Rollback"], a.errs["Cancel"] = []error{missing}, []error{missing}
+			end, err := New(defaults(), a, a, nil, nil).Act(t.Context(), do)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if g := end.Groups[0]; g.Message != want || g.Total != 0 {
+				t.Errorf("of %d instances: %s", g.Total, g.Message)
+			}
 		})
 	}
 }

@@ -23,6 +23,7 @@ type Watcher struct {
 	failures *failures
 	env      WatchEnvironment
 	notes    watchNotes
+	looked   bool
 }
 
 // WatchEnvironment is what a Watcher runs in.
@@ -125,7 +126,12 @@ func (w *Watcher) look(ctx context.Context) ([]string, error) {
 	}
 	due = append(left, due...)
 	open := w.cfg.Windows.Open(time.Now())
-	w.env.Observer.Looked(w.watched(s, refused), open)
+	watched := w.watched(s, refused)
+	w.env.Observer.Looked(watched, open)
+	if !w.looked {
+		w.looked = true
+		w.notes.began(watched, w.cfg.Interval)
+	}
 	if open {
 		return due, nil
 	}

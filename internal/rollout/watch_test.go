@@ -20,6 +20,22 @@ func newWatcher(cfg Config, a *fakeAWS, out io.Writer) *Watcher {
 	})
 }
 
+// TestWatchSaysWhatItDoes: a watch that finds nothing to do says once that it watches.
+func TestWatchSaysWhatItDoes(t *testing.T) {
+	t.Parallel()
+	a, out := newFakeAWS(2), &strings.Builder{}
+	a.replaceAll("2")
+	w := newWatcher(defaults(), a, out)
+	for range 2 {
+		if err := w.round(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := strings.Count(out.String(), "watching 1 group every 5m0s: 0 outdated instances"); n != 1 {
+		t.Errorf("the watch says %d times what it does:\n%s", n, out)
+	}
+}
+
 // TestWhatIsNotTriedAgain: a target is kept in the tag if the rollout to it ended badly, and not for what may end in
 // another way next time.
 func TestWhatIsNotTriedAgain(t *testing.T) {

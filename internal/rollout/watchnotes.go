@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/internal/text"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -24,6 +25,16 @@ func (n watchNotes) once(group, why string) {
 
 // forget makes the next note on the group new.
 func (n watchNotes) forget(group string) { delete(n.last, group) }
+
+// began notes what is watched.
+func (n watchNotes) began(watched []refresh.Watched, interval time.Duration) {
+	outdated := 0
+	for _, g := range watched {
+		outdated += g.Outdated
+	}
+	n.write("", refresh.OK, "watching %s every %v: %s", text.Count(len(watched), "group"), interval,
+		text.Count(outdated, "outdated instance"))
+}
 
 // window notes when the windows open and close.
 func (n watchNotes) window(w refresh.Windows) {

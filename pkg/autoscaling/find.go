@@ -13,6 +13,7 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 
+	"github.com/node-drainer/node-drainer/internal/text"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -91,11 +92,15 @@ func namesOf(groups []refresh.Group) []string {
 // mostSimilar is how many names are suggested instead of those that do not exist.
 const mostSimilar = 5
 
-// similar returns those of all names that share words with the missing ones, the most similar first.
+// similar returns those of all names that share words with the missing ones, or are nearly the same, the most similar
+// first.
 func similar(missing, all []string) []string {
 	score := func(name string) (most int) {
 		for _, m := range missing {
 			most = max(most, sharedWords(wordsOf(m), wordsOf(name)))
+			if text.Distance(m, name) <= 2 {
+				most++
+			}
 		}
 		return most
 	}

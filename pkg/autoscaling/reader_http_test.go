@@ -46,6 +46,7 @@ func TestHTTPFind(t *testing.T) {
 		{"by names and a cluster", refresh.Selection{Names: []string{"blue-a", "green-a"}, Cluster: "blue"}, "blue-a", 1},
 		{"names of which one does not exist", refresh.Selection{Names: []string{"blue", "blue-a"}}, "no such Auto Scaling group: blue; there is blue-a, blue-b, blue-c", 2},
 		{"a name that no other resembles", refresh.Selection{Names: []string{"prod"}}, "no such Auto Scaling group: prod; is this the right account and Region?", 2},
+		{"a mistyped name", refresh.Selection{Names: []string{"gren-a"}}, "no such Auto Scaling group: gren-a; there is green-a", 2},
 		{"a cluster without groups", refresh.Selection{Cluster: "red"}, "none is of the cluster red", 1},
 		{"nothing", refresh.Selection{}, "no group is selected", 0},
 	} {

@@ -109,7 +109,7 @@ func bridged(kind event.Kind, changes ...func(*event.Event)) event.Event {
 // asAction adds the lifecycle action in the samples of testdata.
 func asAction(e *event.Event) {
 	e.InstanceID = instance
-	e.Hook = event.Hook{Group: "workers", Name: "drain", Token: "71514b9d-6a40-4b26-8523-05e7eEXAMPLE"}
+	e.Hook = event.Hook{Group: "workers", Name: "node-drainer-terminating", Token: "71514b9d-6a40-4b26-8523-05e7eEXAMPLE"}
 	e.Origin, e.Destination = event.PlaceGroup, event.PlaceEC2
 	if e.Kind == event.LifecycleLaunching {
 		e.Origin, e.Destination = e.Destination, e.Origin

@@ -82,7 +82,7 @@ func (s Selection) String() string {
 	for _, key := range slices.Sorted(maps.Keys(s.Tags)) {
 		tag := key
 		if s.Tags[key] != "" {
-			tag += "=" + s.Tags[key]
+			tag += " of the value " + s.Tags[key]
 		}
 		parts = append(parts, "with the tag "+tag)
 	}

@@ -21,11 +21,11 @@ func TestSelection(t *testing.T) {
 		empty bool
 	}{
 		{name: "a cluster, by any of its tags", s: Selection{Cluster: "blue"}, want: []string{"blue-a", "blue-b", "blue-c"}, text: "of the cluster blue"},
-		{name: "a tag", s: Selection{Tags: map[string]string{"team": "x"}}, want: []string{"blue-a", "green"}, text: "with the tag team=x"},
+		{name: "a tag", s: Selection{Tags: map[string]string{"team": "x"}}, want: []string{"blue-a", "green"}, text: "with the tag team of the value x"},
 		{name: "a tag of any value", s: Selection{Tags: map[string]string{"spot": ""}}, want: []string{"blue-c", "green"}, text: "with the tag spot"},
 		{
 			name: "all of them together", s: Selection{Names: []string{"a", "b"}, Cluster: "blue", Tags: map[string]string{"spot": "", "team": "x"}},
-			text: "of the names a, b and of the cluster blue and with the tag spot and with the tag team=x",
+			text: "of the names a, b and of the cluster blue and with the tag spot and with the tag team of the value x",
 		},
 		{name: "nothing", want: []string{"blue-a", "blue-b", "blue-c", "green"}, empty: true},
 	} {

@@ -19,6 +19,10 @@ func eventsService(a *engine) *service {
 		actions: map[string]actionFunc{
 			"ListRuleNamesByTarget": api.listRuleNamesByTarget,
 			"DescribeRule":          api.describeRule,
+			"PutRule":               api.putRule,
+			"PutTargets":            api.putTargets,
+			"ListTargetsByRule":     api.listTargetsByRule,
+			"PutEvents":             api.putEvents,
 		},
 		encode: encodeJSON,
 		fail: func(_ http.Header, _ string, err *Error) []byte {

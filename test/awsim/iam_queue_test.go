@@ -63,7 +63,7 @@ func TestQueuePolicy(t *testing.T) {
 		"a rule of a cluster of similar name": {"", rule("node-drainer-eu-spot"), ""},
 		"a topic that is allowed":             {fromTopic, hook(topic, ""), "AIDAsns.amazonaws.com"},
 		"a topic that is not allowed":         {"", hook(topic, ""), ""},
-		"the role of the hooks":               {"", hook("", "arn:aws:iam::123456789012:role/autoscaling-to-sqs"), "arn:aws:iam::123456789012:role/autoscaling-to-sqs"},
+		"the role of the hooks":               {"", hook("", "arn:aws:iam::123456789012:role/node-drainer-hooks"), "arn:aws:iam::123456789012:role/node-drainer-hooks"},
 		"another role":                        {"", hook("", "arn:aws:iam::123456789012:role/other"), ""},
 		"a caller whose policies allow it":    {"", call, ""},
 	} {

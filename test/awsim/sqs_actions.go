@@ -68,7 +68,10 @@ type attributesAnswer struct {
 }
 
 func (s queueAPI) getQueueAttributes(_ time.Time, q *queue, in getQueueAttributesRequest) (any, error) {
-	all := map[string]string{"QueueArn": s.arn(q.name), "Policy": q.policyText, "RedrivePolicy": q.redrivePolicy}
+	all := map[string]string{
+		"QueueArn": s.arn(q.name), "Policy": q.policyText, "RedrivePolicy": q.redrivePolicy,
+		"ApproximateNumberOfMessages": strconv.Itoa(len(q.ready)),
+	}
 	maps.Copy(all, q.attributes)
 	if strings.HasSuffix(q.name, ".fifo") {
 		all["FifoQueue"] = "true"
@@ -78,7 +81,8 @@ func (s queueAPI) getQueueAttributes(_ time.Time, q *queue, in getQueueAttribute
 		return attributesAnswer{all}, nil
 	}
 	for _, name := range in.AttributeNames {
-		if !slices.Contains([]string{"QueueArn", "Policy", "RedrivePolicy"}, name) {
+		known := []string{"QueueArn", "Policy", "RedrivePolicy", "KmsMasterKeyId", "ApproximateNumberOfMessages"}
+		if !slices.Contains(known, name) {
 			return nil, errorf("InvalidAttributeName", "Unknown Attribute %s.", name)
 		}
 	}

@@ -26,13 +26,19 @@ type queueURLAnswer struct {
 }
 
 func (s queueAPI) createQueue(_ context.Context, raw input) (any, error) {
-	in, err := decodeJSON[struct{ QueueName string }](raw)
+	in, err := decodeJSON[struct {
+		QueueName  string
+		Attributes map[string]string
+	}](raw)
 	if err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.create(in.QueueName)
+	q := s.create(in.QueueName)
+	if _, err := s.setQueueAttributes(time.Time{}, q, setAttributesRequest{Attributes: in.Attributes}); err != nil {
+		return nil, err
+	}
 	return queueURLAnswer{s.url(in.QueueName)}, nil
 }
 

@@ -14,11 +14,36 @@ import (
 	"github.com/node-drainer/node-drainer/test/agentrules"
 )
 
-// guides are the pages that a newcomer follows from the first line to the last.
-func guides() []string { return []string{"README.md", "docs/install.md"} }
+// checks are the tests of commands, by what these begin with. Most parse a command only, by the real parser of its
+// program: running it would need a cluster.
+func checks() map[string]string {
+	return map[string]string{
+		`trigger `:                       "TestDocsCommands",      // the flags
+		setting + `(agent)?$`:            "TestTheSettings",       // the configuration of the agent
+		`(PROBE_RUN=1 )?make `:           "TestEveryTargetExists", // the targets of the Makefile
+		`helm .*node-drainer`:            "TestTheHelmCommands",   // the flags, and what the chart makes of the values
+		`terraform .* output .*\| helm `: "TestTheHelmCommands",
+		`kubectl `:                       "TestTheKubectlCommands", // the names of ours
+		`logs( \||\(\) \{)`:              "TestTheKubectlCommands",
+		`aws (autoscaling|sqs|events) `:  "TestTheAWSCommands", // runs them against the simulated AWS
+	}
+}
 
-// TestEveryCommandIsAccountedFor: of each block of commands in the guides it is said which test runs it, or that
-// it needs AWS.
+// setting is one or several settings of the agent.
+const setting = `([A-Z]+_[A-Z_]+=('[^']*'|\S*)\s*)+`
+
+// isChecked reports whether a test looks at the command.
+func isChecked(command string) bool {
+	for beginning := range checks() {
+		if regexp.MustCompile("^" + beginning).MatchString(command) {
+			return true
+		}
+	}
+	return false
+}
+
+// TestEveryCommandIsAccountedFor: each command on a page is run or parsed by a test. A block with one for which that is
+// not possible says in a comment, which readers do not see, which test runs the block, or what it needs.
 func TestEveryCommandIsAccountedFor(t *testing.T) {
 	t.Parallel()
 	tests := map[string]bool{}
@@ -33,15 +58,71 @@ func TestEveryCommandIsAccountedFor(t *testing.T) {
 			}
 		}
 	}
-	pages := Pages(t)
-	for _, guide := range guides() {
-		for _, block := range Blocks(pages[guide], "sh") {
+	for _, test := range checks() {
+		if !tests[test] {
+			t.Errorf("there is no test %s", test)
+		}
+	}
+	for page, text := range Pages(t) {
+		for _, block := range Blocks(text, "sh") {
+			unchecked := slices.DeleteFunc(block.Commands(), isChecked)
 			test, runs := strings.CutPrefix(block.Mark, "runs in ")
-			if block.Mark != "needs AWS" && (!runs || !tests[test]) {
-				t.Errorf("%s: mark this block with the test that runs it, or as needing AWS; it has %q:\n%s",
-					guide, block.Mark, block.Text)
+			needs := regexp.MustCompile(`^needs a real (account|cluster|release)$`).MatchString(block.Mark)
+			switch {
+			case runs && !tests[test], block.Mark != "" && !runs && !needs:
+				t.Errorf("%s: there is no such mark: %q", page, block.Mark)
+			case block.Mark == "" && len(unchecked) > 0:
+				t.Errorf("%s: no test looks at %q: add one, or the mark \"needs a real account\", cluster or release",
+					page, unchecked)
+			case needs && len(unchecked) == 0:
+				t.Errorf("%s: tests look at all commands of the block, which is marked %q:\n%s", page, block.Mark, block.Text)
 			}
 		}
+		for _, language := range []string{"", "text", "console", "bash", "shell"} {
+			for _, block := range Blocks(text, language) {
+				if regexp.MustCompile(`(?m)^(aws|kubectl|helm|make|trigger|terraform|docker|go) [a-z]`).MatchString(block.Text) {
+					t.Errorf("%s: the language of this block is sh:\n%s", page, block.Text)
+				}
+			}
+		}
+	}
+}
+
+// TestTheKubectlCommands: what the commands for kubectl name of ours is there: reasons of Events, messages of the log,
+// components, fields of the mark. kubectl itself is not run.
+func TestTheKubectlCommands(t *testing.T) {
+	t.Parallel()
+	code := source(t, "internal/*/*.go", "pkg/*/*.go", "pkg/handover/*/*.go", "charts/node-drainer/templates/*.*")
+	verbs := []string{
+		"annotate", "apply", "auth", "create", "describe", "events", "exec", "get", "label", "logs", "patch", "rollout", "taint",
+		"uncordon",
+	}
+	found := 0
+	for page, text := range Pages(t) {
+		for _, block := range Blocks(text, "sh") {
+			for _, command := range block.Commands() {
+				words := strings.Fields(command)
+				if words[0] == "kubectl" {
+					found++
+					verb := slices.IndexFunc(words, func(word string) bool { return slices.Contains(verbs, word) })
+					if verb < 0 || verb > 3 {
+						t.Errorf("%s: kubectl has no such command: %s", page, command)
+					}
+				}
+				named := find(command, `\breason=(\w+)`).and(find(command, `grep (?:-E )?'?"?([a-z ,|]{7,})'?$`)).
+					and(find(command, `component=(\w+)`))
+				for name := range named {
+					for alternative := range strings.SplitSeq(name, "|") {
+						if !strings.Contains(code, alternative) {
+							t.Errorf("%s: %s names %q, which is not in the code", page, command, alternative)
+						}
+					}
+				}
+			}
+		}
+	}
+	if found < 20 {
+		t.Errorf("only %d commands were found", found)
 	}
 }
 
@@ -91,20 +172,16 @@ func TestTheTerraform(t *testing.T) {
 // mistakes.
 func TestTheSettings(t *testing.T) {
 	t.Parallel()
-	setting := regexp.MustCompile(`^[A-Z]+_[A-Z_]+=`)
+	one := regexp.MustCompile(`[A-Z]+_[A-Z_]+=('[^']*'|\S*)`)
 	read := 0
 	for name, page := range Pages(t) {
 		for _, block := range Blocks(page, "sh") {
 			env := []string{"POD_NAMESPACE=agents", "CLUSTER_NAME=prod", "QUEUE_URL=" + queue}
 			for _, command := range block.Commands() {
-				words := strings.Fields(command)
-				settings := slices.IndexFunc(words, func(word string) bool { return !setting.MatchString(word) })
-				switch {
-				case settings < 0:
-					env = append(env, words...)
-					read++
-				case words[settings] == "agent":
-					env = append(env, words[:settings]...)
+				if regexp.MustCompile("^" + setting + "(agent)?$").MatchString(command) {
+					for _, set := range one.FindAllString(command, -1) {
+						env = append(env, strings.ReplaceAll(set, "'", ""))
+					}
 					read++
 				}
 			}
@@ -113,7 +190,7 @@ func TestTheSettings(t *testing.T) {
 			}
 		}
 	}
-	if read < 3 {
+	if read < 10 {
 		t.Errorf("only %d settings were found", read)
 	}
 }
@@ -127,8 +204,8 @@ func TestTheImageNamesItsRegistry(t *testing.T) {
 	}
 }
 
-// TestTheHookNames: the hooks that pages create, complete and delete are those that the agent answers after the command
-// for Helm in docs/install.md.
+// TestTheHookNames: the hooks that pages create, complete, delete, list and let EventBridge deliver are those that the
+// agent answers after the command for Helm in docs/install.md.
 func TestTheHookNames(t *testing.T) {
 	t.Parallel()
 	pages := Pages(t)
@@ -137,16 +214,67 @@ func TestTheHookNames(t *testing.T) {
 		t.Fatal("docs/install.md sets no config.hook.names")
 	}
 	names, found := strings.Split(answered[1], ","), 0
-	for name, page := range pages {
-		for shown := range find(page, `--lifecycle-hook-name ([\w-]+)`) {
-			found++
-			if !slices.Contains(names, shown) {
-				t.Errorf("%s has the hook %s, and the agent of docs/install.md answers %s", name, shown, answered[1])
+	// A flag of the AWS CLI, a rule's pattern, HOOK_NAMES, and a message of the agent.
+	for _, pattern := range []string{
+		`--lifecycle-hook-name ([\w-]+)`, `"LifecycleHookName": \[([^\]]*)\]`,
+		"HOOK_NAMES(?:`\\*\\*)?(?:=| lists [^`]*`)([\\w,-]+)", `\(hook ([\w-]+) of group workers`,
+	} {
+		before := found
+		for name, page := range pages {
+			for shown := range find(page, pattern) {
+				found++
+				for hook := range strings.SplitSeq(shown, ",") {
+					if hook = strings.Trim(hook, `" `); !slices.Contains(names, hook) {
+						t.Errorf("%s has the hook %s, and the agent of docs/install.md answers %s", name, hook, answered[1])
+					}
+				}
+			}
+		}
+		if found == before {
+			t.Errorf("no page has %s", pattern)
+		}
+	}
+}
+
+// TestTheRoleOfHooks: one role sends the messages of hooks, on all pages.
+func TestTheRoleOfHooks(t *testing.T) {
+	t.Parallel()
+	const role = "arn:aws:iam::123456789012:role/node-drainer-hooks"
+	found := 0
+	for name, page := range Pages(t) {
+		sent := find(page, `(?s)put-lifecycle-hook.*?--role-arn (\S+)`).and(find(page, `HookRoleArn=(\S+)`)).
+			and(find(page, `"aws:PrincipalArn": \["([^"]+)"`))
+		for shown := range sent {
+			if found++; shown != role {
+				t.Errorf("%s has the role %s for hooks, other pages %s", name, shown, role)
 			}
 		}
 	}
-	if found < 4 {
-		t.Errorf("only %d hooks were found", found)
+	if found < 3 {
+		t.Errorf("only %d roles were found", found)
+	}
+}
+
+// TestTheNamespace: what pages create and look at is in the namespace of the installation, which the roles of AWS name.
+func TestTheNamespace(t *testing.T) {
+	t.Parallel()
+	const namespace = "kube-system"                     // The default of the Terraform module and the templates.
+	others := map[string]bool{"ci": true, "shop": true} // of a trigger, and of a workload
+	found := 0
+	for name, page := range Pages(t) {
+		for _, pattern := range []string{
+			`node-drainer[^\n]*(?:--namespace|-n) ([a-z-]+)`, `(?:--namespace|-n) ([a-z-]+)[^\n]*node-drainer`,
+			`namespaceSelector: [^\n]*kubernetes\.io/metadata\.name: ([\w-]+)`,
+		} {
+			for shown := range find(page, pattern) {
+				if found++; shown != namespace && !others[shown] {
+					t.Errorf("%s has the namespace %s, other pages %s", name, shown, namespace)
+				}
+			}
+		}
+	}
+	if found < 10 {
+		t.Errorf("only %d namespaces were found", found)
 	}
 }
 

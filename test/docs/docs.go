@@ -50,7 +50,7 @@ func Pages(t testing.TB) map[string]string {
 
 // Block is a fenced code block of a page.
 type Block struct {
-	Mark string // what the HTML comment before it says, as "needs AWS"; empty without one
+	Mark string // what the HTML comment before it says, as "needs a real account"; empty without one
 	Text string
 }
 
@@ -70,13 +70,19 @@ func Blocks(page, language string) []Block {
 	return all
 }
 
-// Commands returns the lines that a shell would run: continued lines are joined, comments are cut off.
+// Commands returns the lines that a shell would run: continued lines and those of one quoted text are joined, comments
+// are cut off.
 func (b Block) Commands() []string {
 	var commands []string
+	open := ""
 	for line := range strings.Lines(strings.ReplaceAll(b.Text, "\\\n", " ")) {
 		line, _, _ = strings.Cut(" "+strings.TrimSpace(line), " #")
-		if words := strings.Fields(line); len(words) > 0 {
-			commands = append(commands, strings.Join(words, " "))
+		words := strings.Fields(open + line)
+		command := strings.Join(words, " ")
+		if open = ""; strings.Count(command, "'")%2 == 1 {
+			open = command + " "
+		} else if len(words) > 0 {
+			commands = append(commands, command)
 		}
 	}
 	return commands

@@ -3,6 +3,7 @@
 package docs
 
 import (
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -29,5 +30,18 @@ func TestTheHelmCommands(t *testing.T) {
 	}
 	if found < 4 {
 		t.Errorf("only %d installations were found", found)
+	}
+	for page, text := range Pages(t) {
+		for _, block := range Blocks(text, "sh") {
+			for _, command := range block.Commands() {
+				_, args, ours := strings.Cut("| "+command, "| helm ")
+				if !ours {
+					continue
+				}
+				if _, err := chart.Helm(t.Context(), nil, append(strings.Fields(args), "--help")...); err != nil {
+					t.Errorf("%s: helm does not understand %q: %v", page, command, err)
+				}
+			}
+		}
 	}
 }

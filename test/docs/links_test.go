@@ -82,6 +82,18 @@ func slug(heading string) string {
 	}, strings.TrimSpace(heading))
 }
 
+// TestCodeEndsOnItsLine: a line break within a span of code is shown as a space, and hides the span from the tests.
+func TestCodeEndsOnItsLine(t *testing.T) {
+	t.Parallel()
+	for name, page := range Pages(t) {
+		for line := range strings.Lines(Prose(page)) {
+			if strings.Count(line, "`")%2 == 1 {
+				t.Errorf("%s: code goes on after the end of the line: %s", name, line)
+			}
+		}
+	}
+}
+
 // TestEveryPageIsInTheIndex: docs/README.md leads to every page below docs.
 func TestEveryPageIsInTheIndex(t *testing.T) {
 	t.Parallel()

@@ -57,7 +57,7 @@ func TestExitCodes(t *testing.T) {
 		"one group of two is refused, and none is replaced": {
 			args:   []string{"--asg", "batch,workers", "--launch-template-version", "2"},
 			before: withRefusedGroup,
-			code:   1, says: []string{`batch.*nothing was changed.*workers \(--together none`, `workers.*hook`},
+			code:   1, says: []string{`(?s)batch: skipped.*nothing was changed.*workers \(--together none`, `workers.*hook`},
 		},
 		"a plan of what is outdated": {
 			args: []string{"plan", "--detailed-exitcode", "-o", "json"}, code: 2, says: []string{`"outdated": 4`},

@@ -21,11 +21,7 @@ module "node_drainer" {
   groups            = var.groups # { workers = aws_autoscaling_group.workers.name }
 }
 
-output "agent" {
-  description = "Settings of the agent."
-  value = {
-    queue_url  = module.node_drainer.queue_url
-    role_arn   = module.node_drainer.agent_role_arn
-    hook_names = module.node_drainer.hook_names
-  }
+output "helm_values" {
+  description = "Values of the Helm chart."
+  value       = module.node_drainer.helm_values
 }

@@ -32,16 +32,10 @@ module "node_drainer" {
   group_tag_value = var.cluster_name
   launch_hooks    = true
   kms_key         = { arn = aws_kms_key.queue.arn }
-  trigger         = ["refresh", "launch", "unhealthy", "surge", "suspend"]
-  node_roles      = [data.aws_eks_node_group.workers.node_role_arn]
+  trigger         = ["nodegroup"]
 }
 
-output "queue_url" {
-  description = "QUEUE_URL of the agent."
-  value       = module.node_drainer.queue_url
-}
-
-output "hook_names" {
-  description = "HOOK_NAMES of the agent."
-  value       = module.node_drainer.hook_names
+output "helm_values" {
+  description = "Values of the Helm chart."
+  value       = module.node_drainer.helm_values
 }
