@@ -119,7 +119,7 @@ func (g *generator) inBatches(o *Options) {
 func (g *generator) byAWS(o *Options) {
 	o.OnConflict = oneOf(g, rollout.Attach, rollout.Attach, rollout.Wait, rollout.CancelActive, rollout.Fail)
 	if g.chance(10) {
-		o.NoWait, o.Gate = true, false
+		o.NoWait, o.Gate, o.Suspend = true, false, nil
 	}
 	if o.Mode == refresh.ModeNodegroup {
 		if o.OnConflict == rollout.CancelActive {

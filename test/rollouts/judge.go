@@ -61,9 +61,7 @@ func (j *judge) before(p *process, c call) {
 	if c.group == nil {
 		return
 	}
-	p.mu.Lock()
-	p.changes[c.group]++
-	p.mu.Unlock()
+	j.counts(p, c)
 	j.w.seeLaunches(c.group)
 	p.note(p.name, "%s %s %s", c.action, c.group.Name, strings.Join(append(c.ids, c.form.Get("DesiredCapacity"),
 		c.form.Get("Tags.member.1.Key"), c.form.Get("Tags.member.1.Value")), " "))
@@ -80,6 +78,21 @@ func (j *judge) before(p *process, c call) {
 		j.starts(p, c.group)
 	case c.action == "SetDesiredCapacity":
 		j.resizes(c)
+	}
+}
+
+// counts counts what does not give something back. What trigger resume and the like do is by others for a trigger.
+func (j *judge) counts(p *process, c call) {
+	if p.run.Command != Trigger && p.run.Command != Watch {
+		j.w.mu.Lock()
+		c.group.disturbed = time.Now()
+		j.w.mu.Unlock()
+	}
+	givesBack := []string{"ResumeProcesses", "DeleteTags", "UpdateAutoScalingGroup", "SetInstanceProtection"}
+	if !slices.Contains(givesBack, c.action) {
+		p.mu.Lock()
+		p.changes[c.group]++
+		p.mu.Unlock()
 	}
 }
 

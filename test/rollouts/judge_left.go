@@ -83,7 +83,8 @@ func (j *judge) instanceRestored(g *group, i types.Instance, reached bool, tags 
 	if standby && !g.user[id] && !listed {
 		j.violate("nothing left", "%s of %s is in Standby, and no tag lists it", id, g.Name)
 	}
-	if node, ok := j.w.nodes.of(id); ok && reached && !standby && (node.Tainted || node.DrainRequested) {
+	leaves := strings.HasPrefix(string(i.LifecycleState), "Terminating")
+	if node, ok := j.w.nodes.of(id); ok && reached && !standby && !leaves && (node.Tainted || node.DrainRequested) {
 		j.violate("nothing left", "the node of %s is tainted: %t; its drain is requested: %t", id, node.Tainted,
 			node.DrainRequested)
 	}

@@ -17,7 +17,7 @@ const (
 	// longest is how long all processes may take, which wait for windows, gates and stalled rollouts.
 	longest = 24 * time.Hour
 	// finals is how often the trigger is run at the end until nothing is left to do.
-	finals = 4
+	finals = 3
 )
 
 // Result is what came of a Spec.
@@ -126,6 +126,7 @@ func (w *world) runFinals(ctx context.Context) {
 			break
 		}
 		w.finish(ctx, w.newProcess(fmt.Sprintf("resume-%d/1", n+1), Run{Command: Resume}))
+		time.Sleep(grace)
 	}
 	if ctx.Err() != nil {
 		return

@@ -95,7 +95,7 @@ func (p *process) configuration() rollout.Config {
 		Parallel: o.Parallel, FailFast: o.FailFast, Interval: 5 * time.Minute, Holder: p.name,
 	}
 	if p.final {
-		cfg.Timeout = 0
+		cfg.Timeout, cfg.Wait = 0, true
 	}
 	p.addSurge(&cfg)
 	if o.Gate {
