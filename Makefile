@@ -65,6 +65,12 @@ image_manifest = buildah rmi $(IMAGE) 2>/dev/null || true; \
 		$(buildah_build) --manifest $(IMAGE) --platform $$platform .; \
 	done
 
+# How generated tests share their seeds.
+on_all_cores = @cores=$$(getconf _NPROCESSORS_ONLN); failed=0; pids=; for i in $$(seq 0 $$((cores - 1))); do \
+		GOGC=1000 GOMAXPROCS=1 $(1) -test.timeout 0 \
+			-first $$(($(SEED) + i)) -seeds $$(($(SEEDS) - i)) -step $$cores & pids="$$pids $$!"; \
+	done; for pid in $$pids; do wait $$pid || failed=1; done; exit $$failed
+
 
 ##@ Everyday
 
@@ -87,16 +93,16 @@ quick: ## Run what the change of this checkout can make fail, without the race d
 # tests run no program of this repository but themselves. test/alerts reads files outside of its module.
 .PHONY: test
 test: ## Run the tests that need nothing but Go, with the race detector, and some generated worlds and rollouts without.
-	$(GO) test -race $$($(GO) list ./... | grep -vE '/test/(sim|trigger)$$')
-	$(GO) test ./test/sim ./test/trigger
+	$(GO) test -race $$($(GO) list ./... | grep -vE '/test/(rollouts|sim|trigger)$$')
+	$(GO) test ./test/rollouts ./test/sim ./test/trigger
 	$(GO) -C test/alerts test -count=1 ./...
 
 # A world takes eight times as long with the race detector. TestPlanOfAThousandGroups only counts calls, and would take
 # three minutes.
 .PHONY: test-long
-test-long: sim ## Run SEEDS (1000) generated worlds and all rollouts, and some with the race detector.
+test-long: sim rollouts ## Run SEEDS (1000) generated worlds and rollouts, and some with the race detector.
 	$(GO) test -short ./test/trigger -every 1
-	$(GO) test -race -timeout 20m ./test/sim -seeds 30
+	$(GO) test -race -timeout 20m ./test/sim ./test/rollouts -seeds 30
 	$(GO) test -race -timeout 20m ./test/trigger -skip TestPlanOfAThousandGroups
 
 # Not from Go's cache of results, which does not know what these tests run.
@@ -148,10 +154,12 @@ probe: ## Print the experiments that ask AWS what no document says; PROBE_RUN=1 
 .PHONY: sim
 sim: ## Run SEEDS (1000) generated worlds from SEED (1) on, in virtual time, on all cores.
 	$(GO) test -c -o bin/sim.test ./test/sim
-	@cores=$$(getconf _NPROCESSORS_ONLN); failed=0; pids=; for i in $$(seq 0 $$((cores - 1))); do \
-		GOGC=1000 GOMAXPROCS=1 bin/sim.test -test.run '^TestWorlds$$' -test.timeout 0 \
-			-first $$(($(SEED) + i)) -seeds $$(($(SEEDS) - i)) -step $$cores & pids="$$pids $$!"; \
-	done; for pid in $$pids; do wait $$pid || failed=1; done; exit $$failed
+	$(call on_all_cores,bin/sim.test -test.run '^TestWorlds$$')
+
+.PHONY: rollouts
+rollouts: ## Run SEEDS (1000) generated rollouts from SEED (1) on, in virtual time, on all cores.
+	$(GO) test -c -o bin/rollouts.test ./test/rollouts
+	$(call on_all_cores,bin/rollouts.test -test.run '^TestRollouts$$')
 
 # The standard library is compiled once more, with the changes of test/sim/overlay. That takes minutes the first time.
 .PHONY: replay

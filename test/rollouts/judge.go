@@ -118,7 +118,7 @@ func (j *judge) isForged() bool {
 // isOutdated reports whether the instance is outdated, or was a short time ago.
 func (j *judge) isOutdated(g *group, i awsim.Instance) bool {
 	switch o := j.w.spec.Options; {
-	case len(g.only) > 0:
+	case j.w.namesInstances():
 		return slices.Contains(g.only, i.ID)
 	case o.All, o.MaxAge > 0 && time.Since(i.Launched) > o.MaxAge-grace:
 		return true
@@ -156,7 +156,7 @@ func (j *judge) untouchable(g *group, i awsim.Instance, does string) {
 		j.violate("others untouched", "%s of %s is a user's: %s", i.ID, g.Name, does)
 	case j.w.nodes.keep[i.ID] && j.w.spec.Options.Exclude:
 		j.violate("others untouched", "%s of %s is excluded: %s", i.ID, g.Name, does)
-	case len(g.only) > 0 && !slices.Contains(g.only, i.ID) && does != "TerminateInstanceInAutoScalingGroup":
+	case j.w.namesInstances() && !slices.Contains(g.only, i.ID) && does != "TerminateInstanceInAutoScalingGroup":
 		j.violate("others untouched", "%s of %s was not named: %s", i.ID, g.Name, does)
 	}
 }
@@ -231,7 +231,7 @@ func (j *judge) left(g *group) (all []awsim.Instance) {
 		if o.All {
 			outdated = i.Launched.Before(j.w.began)
 		}
-		if len(g.only) > 0 {
+		if j.w.namesInstances() {
 			outdated = slices.Contains(g.only, i.ID)
 		}
 		if outdated && !kept && !leaves {
@@ -349,7 +349,7 @@ func (j *judge) rolledOut(g *group, end report.Group, changes int) {
 
 func (j *judge) rolledBack(g *group, end report.Group) {
 	for _, i := range j.w.aws.Instances(g.asg) {
-		if end.Outcome == report.Done && i.State == "Standby" && !g.user[i.ID] && !j.isDisturbed(g) {
+		if end.Outcome == report.Done && i.State == "Standby" && !g.user[i.ID] {
 			j.violate("outcome truthful", "%s was rolled back, and %s is in Standby", g.Name, i.ID)
 		}
 	}

@@ -118,6 +118,14 @@ func writes(f forgetful) mutant {
 	return mutant{writer: func(w rollout.Writer) rollout.Writer { f.Writer = w; return f }}
 }
 
+func ignores(what func(*rollout.Config)) mutant { return mutant{config: what} }
+
+// secondGroup adds another group, of a later wave.
+func secondGroup(s *Spec) {
+	s.Groups = append(s.Groups, s.Groups[0])
+	s.Groups[0].Wave, s.Groups[1].Name, s.Groups[1].Wave = "1", "g2", "2"
+}
+
 // TestMutants: the judge finds faults of a trigger.
 func TestMutants(t *testing.T) {
 	isBlind := reads(func(r rollout.Reader) rollout.Reader { return blind{r, true} })
@@ -137,6 +145,27 @@ func TestMutants(t *testing.T) {
 		"keeps the maximum": {refresh.ModeUnhealthy, writes(forgetful{most: true}), func(s *Spec) {
 			s.Options.RaiseMax, s.Groups[0].Max = true, 4
 		}, "capacity restored"},
+		"ignores windows": {refresh.ModeUnhealthy, ignores(func(c *rollout.Config) { c.Windows = nil }), func(s *Spec) {
+			s.Options.Windows = true
+		}, "windows kept"},
+		"ignores the gate": {refresh.ModeStandby, ignores(func(c *rollout.Config) { c.Gate = nil }), func(s *Spec) {
+			s.Options.Gate = true
+		}, "gate passed"},
+		"ignores waves": {
+			refresh.ModeUnhealthy, ignores(func(c *rollout.Config) { c.Order = []string{"g2", "g1"} }), secondGroup, "waves kept",
+		},
+		"replaces all groups at once": {
+			refresh.ModeUnhealthy, ignores(func(c *rollout.Config) { c.Parallel = 0 }), func(s *Spec) {
+				secondGroup(s)
+				s.Groups[0].Wave, s.Groups[1].Wave = "", ""
+			}, "turns kept",
+		},
+		"ignores labels": {refresh.ModeStandby, ignores(func(c *rollout.Config) { c.Exclude = nil }), func(s *Spec) {
+			s.Kubernetes, s.Options.Exclude, s.Groups[0].Excluded = true, true, 1
+		}, "others untouched"},
+		"takes larger batches": {
+			refresh.ModeUnhealthy, ignores(func(c *rollout.Config) { c.Pace.Batch.N = 3 }), nil, "capacity kept",
+		},
 		"sees no lease": {
 			refresh.ModeUnhealthy, reads(func(r rollout.Reader) rollout.Reader { return unleased{r} }), func(s *Spec) {
 				s.Groups[0].Old, s.Groups[0].Size, s.Groups[0].Max = 6, 7, 12

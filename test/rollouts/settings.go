@@ -22,6 +22,7 @@ import (
 type mutant struct {
 	reader func(rollout.Reader) rollout.Reader
 	writer func(rollout.Writer) rollout.Writer
+	config func(*rollout.Config)
 }
 
 type (
@@ -73,7 +74,11 @@ func (p *process) settings() (rollout.Config, rollout.Reader, rollout.Writer, ro
 	if p.spec.Kubernetes {
 		nodes = view{p.nodes}
 	}
-	return p.configuration(), r, w, nodes
+	c := p.configuration()
+	if p.mutant.config != nil {
+		p.mutant.config(&c)
+	}
+	return c, r, w, nodes
 }
 
 // configuration is that of the options, as package cli makes it of the flags.

@@ -340,6 +340,11 @@ func (w *world) find(id string) (*group, awsim.Instance) {
 	return w.named(name), i
 }
 
+// namesInstances reports whether the triggers replace only the instances that they name.
+func (w *world) namesInstances() bool {
+	return slices.ContainsFunc(w.groups, func(g *group) bool { return len(g.only) > 0 })
+}
+
 // named returns the group of a name in AWS.
 func (w *world) named(asg string) *group {
 	for _, g := range w.groups {
