@@ -133,9 +133,9 @@ func (j *judge) differs(g *group, i awsim.Instance, within time.Duration) bool {
 	}
 	j.w.mu.Lock()
 	defer j.w.mu.Unlock()
-	until := time.Now()
+	until := time.Now().Add(time.Nanosecond)
 	for _, l := range slices.Backward(g.launches) {
-		if time.Since(until) > within {
+		if time.Since(until) >= within {
 			break
 		}
 		same := func(other awsim.Instance) bool {
