@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -266,4 +267,16 @@ func TestCheckReadsRefreshesOnce(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestStallInAnyOrder: that AWS describes the instances in another order is no progress.
+func TestStallInAnyOrder(t *testing.T) {
+	runInBubble(t, "", func(t *testing.T) {
+		a, cfg := newFakeAWS(3), unhealthyDefaults()
+		cfg.StallTimeout = time.Hour
+		a.script = func(int) { slices.Reverse(a.group.Instances) } // Nothing is replaced.
+		ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour)
+		defer cancel()
+		expect(t, runGroup(ctx, t, cfg, a, nil), report.Stalled, "nothing has changed for 1h0m0s")
+	})
 }

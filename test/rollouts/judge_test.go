@@ -1,228 +1,356 @@
 package rollouts
 
 import (
-	"context"
+	"fmt"
+	"net/http"
 	"slices"
-	"testing"
+	"strconv"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/report"
-	"github.com/node-drainer/node-drainer/internal/rollout"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
+	"github.com/node-drainer/node-drainer/test/awsim"
 )
 
-// blind reads each instance as one of another version than it has. If aged, they were launched long ago.
-type blind struct {
-	rollout.Reader
-	aged bool
+// grace is how long a trigger may act on what it has read before somebody else changed the group, or AWS failed.
+const grace = 3 * time.Minute
+
+// mostViolations is after how many a simulation is cut short.
+const mostViolations = 10
+
+// Violation is something that must not happen in any rollout.
+type Violation struct {
+	Invariant string
+	At        time.Duration // since the world began
+	Text      string
 }
 
-func (b blind) change(all []refresh.Group) []refresh.Group {
-	for n := range all {
-		for k := range all[n].Instances {
-			i := &all[n].Instances[k]
-			if i.Template != nil {
-				i.Template = &refresh.Template{ID: i.Template.ID, Name: i.Template.Name, Version: "77"}
-			}
-			if b.aged {
-				i.Launched = time.Now().Add(-1000 * time.Hour)
-			}
+func (v Violation) String() string { return fmt.Sprintf("%v %s: %s", v.At, v.Invariant, v.Text) }
+
+// judge looks at each change that a trigger makes, and at what is left.
+type judge struct {
+	w          *world
+	mu         sync.Mutex
+	violations []Violation
+	outcomes   map[report.Outcome]int
+	first      map[*group]time.Time // when the first instance was replaced for what the group launches now
+	target     map[*group]string
+}
+
+func newJudge(w *world) *judge {
+	return &judge{
+		w: w, outcomes: map[report.Outcome]int{}, first: map[*group]time.Time{}, target: map[*group]string{},
+	}
+}
+
+func (j *judge) violate(invariant, text string, args ...any) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	v := Violation{invariant, time.Since(j.w.began), fmt.Sprintf(text, args...)}
+	j.violations = append(j.violations, v)
+	j.w.note("judge", "%s: %s", v.Invariant, v.Text)
+	if len(j.violations) == mostViolations {
+		j.w.stop()
+	}
+}
+
+// before sees a call before AWS does.
+func (j *judge) before(p *process, c call) {
+	if c.group == nil {
+		return
+	}
+	j.counts(p, c)
+	j.w.seeLaunches(c.group)
+	p.note(p.name, "%s %s %s", c.action, c.group.Name, strings.Join(append(c.ids, c.form.Get("DesiredCapacity"),
+		c.form.Get("Tags.member.1.Key"), c.form.Get("Tags.member.1.Value")), " "))
+	switch decrement := c.form.Get("ShouldDecrementDesiredCapacity") == "true"; {
+	case c.action == "SetInstanceHealth", c.action == "EnterStandby":
+		j.replaces(p, c)
+	case c.action == "TerminateInstanceInAutoScalingGroup" && p.run.Command == Rollback:
+		j.givesBack(c)
+	case c.action == "TerminateInstanceInAutoScalingGroup" && decrement:
+		j.terminates(p, c)
+	case c.action == "TerminateInstanceInAutoScalingGroup":
+		j.leavesStandby(c)
+	case c.action == "StartInstanceRefresh", c.action == "UpdateNodegroupVersion":
+		j.starts(p, c.group)
+	case c.action == "SetDesiredCapacity":
+		j.resizes(c)
+	}
+}
+
+// counts counts what does not give something back. What trigger resume and the like do is by others for a trigger.
+func (j *judge) counts(p *process, c call) {
+	if p.run.Command != Trigger && p.run.Command != Watch {
+		j.w.mu.Lock()
+		c.group.disturbed = time.Now()
+		j.w.mu.Unlock()
+	}
+	givesBack := []string{"ResumeProcesses", "DeleteTags", "UpdateAutoScalingGroup", "SetInstanceProtection"}
+	if !slices.Contains(givesBack, c.action) {
+		p.mu.Lock()
+		p.changes[c.group]++
+		p.mu.Unlock()
+	}
+}
+
+// after sees a call that AWS has answered.
+func (j *judge) after(p *process, c call, response *http.Response) {
+	if response != nil && response.StatusCode != http.StatusOK && c.group != nil {
+		p.note(p.name, "%s: status %d", c.action, response.StatusCode)
+	}
+}
+
+// isDisturbed reports whether somebody else has changed the group, or AWS has failed, a short time ago.
+func (j *judge) isDisturbed(g *group) bool {
+	j.w.mu.Lock()
+	defer j.w.mu.Unlock()
+	return time.Since(g.disturbed) < grace || time.Since(j.w.faulted) < grace
+}
+
+// isForged reports whether the instances are described other than they are, so that no comparison can be right.
+func (j *judge) isForged() bool {
+	return slices.Contains([]Quirk{ForeignVersion, LatestAsText, NoTemplate}, j.w.spec.Quirk)
+}
+
+// isOutdated reports whether the instance is outdated, or was a short time ago.
+func (j *judge) isOutdated(g *group, i awsim.Instance) bool {
+	switch o := j.w.spec.Options; {
+	case j.w.namesInstances():
+		return slices.Contains(g.only, i.ID)
+	case o.All, o.MaxAge > 0 && time.Since(i.Launched) > o.MaxAge-grace:
+		return true
+	}
+	return j.differs(g, i, grace)
+}
+
+// differs reports whether the group would not launch the instance like this, now or within a time before.
+func (j *judge) differs(g *group, i awsim.Instance, within time.Duration) bool {
+	if g.Nodegroup {
+		return i.Image != fmt.Sprintf("ami-eks-%d", g.version)
+	}
+	j.w.mu.Lock()
+	defer j.w.mu.Unlock()
+	until := time.Now().Add(time.Nanosecond)
+	for _, l := range slices.Backward(g.launches) {
+		if time.Since(until) >= within {
+			break
+		}
+		same := func(other awsim.Instance) bool {
+			return other.Image == i.Image && other.Type == i.Type && other.Version == i.Version
+		}
+		if !slices.ContainsFunc(l.all, same) {
+			return true
+		}
+		until = l.since
+	}
+	return false
+}
+
+// untouchable checks that an instance is not one that a trigger must leave alone.
+func (j *judge) untouchable(g *group, i awsim.Instance, does string) {
+	switch {
+	case g.user[i.ID]:
+		j.violate("others untouched", "%s of %s is a user's: %s", i.ID, g.Name, does)
+	case j.w.nodes.keep[i.ID] && j.w.spec.Options.Exclude:
+		j.violate("others untouched", "%s of %s is excluded: %s", i.ID, g.Name, does)
+	case j.w.namesInstances() && !slices.Contains(g.only, i.ID) && does != "TerminateInstanceInAutoScalingGroup":
+		j.violate("others untouched", "%s of %s was not named: %s", i.ID, g.Name, does)
+	}
+}
+
+// replaces judges a call that has the group replace instances.
+func (j *judge) replaces(p *process, c call) {
+	g := c.group
+	for _, id := range c.ids {
+		_, i := j.w.find(id)
+		if i.ID == "" {
+			continue
+		}
+		j.untouchable(g, i, c.action)
+		if !j.isOutdated(g, i) && !j.isForged() {
+			j.violate("current instances stay", "%s of %s is current: %s", id, g.Name, c.action)
+		}
+		j.replacedOnce(g, i)
+	}
+	j.begins(p, g)
+	j.capacity(p, c)
+}
+
+// replacedOnce checks that no instance is replaced that was launched since the rollout to the same target began.
+func (j *judge) replacedOnce(g *group, i awsim.Instance) {
+	target := fmt.Sprint(j.w.aws.Launches(g.asg))
+	j.mu.Lock()
+	if j.target[g] != target {
+		j.target[g], j.first[g] = target, time.Now()
+	}
+	first := j.first[g]
+	j.mu.Unlock()
+	if o := j.w.spec.Options; i.Launched.After(first) && !o.All && o.MaxAge == 0 && !g.lossy {
+		j.violate("replaced once", "%s of %s was launched for this target", i.ID, g.Name)
+	}
+}
+
+// terminates judges a call that terminates an instance and lowers the desired capacity, in mode unhealthy.
+func (j *judge) terminates(p *process, c call) {
+	g := c.group
+	_, i := j.w.find(c.ids[0])
+	if i.ID == "" {
+		return
+	}
+	j.untouchable(g, i, c.action)
+	j.capacity(p, c)
+	if j.isOutdated(g, i) {
+		j.begins(p, g)
+		return
+	}
+	if j.isForged() || j.isDisturbed(g) {
+		return
+	}
+	for _, other := range j.left(g) {
+		if other.State == "InService" && other.Health == "Healthy" {
+			j.violate("current instances stay", "%s of %s is terminated, and %s is outdated", i.ID, g.Name, other.ID)
+			return
+		}
+	}
+	if d, err := j.w.describe(g); err == nil && int(*d.DesiredCapacity) <= g.low {
+		j.violate("current instances stay", "%s of %s is terminated, and nothing is left of a surge", i.ID, g.Name)
+	}
+}
+
+// left are the instances in scope that are outdated, and do not terminate.
+func (j *judge) left(g *group) (all []awsim.Instance) {
+	o := j.w.spec.Options
+	for _, i := range j.w.aws.Instances(g.asg) {
+		pooled := strings.HasPrefix(i.State, "Warmed:")
+		kept := g.user[i.ID] || j.w.nodes.keep[i.ID] && o.Exclude || pooled && o.Mode != refresh.ModeRefresh
+		leaves := strings.Contains(i.State, "Terminat") || i.State == "Standby"
+		outdated := j.differs(g, i, 0)
+		if o.All {
+			outdated = i.Launched.Before(j.w.began)
+		}
+		if j.w.namesInstances() {
+			outdated = slices.Contains(g.only, i.ID)
+		}
+		if outdated && !kept && !leaves {
+			all = append(all, i)
 		}
 	}
 	return all
 }
 
-func (b blind) Find(ctx context.Context, s refresh.Selection) ([]refresh.Group, error) {
-	all, err := b.Reader.Find(ctx, s)
-	return b.change(all), err
-}
-
-func (b blind) Group(ctx context.Context, name string) (refresh.Group, error) {
-	g, err := b.Reader.Group(ctx, name)
-	return b.change([]refresh.Group{g})[0], err
-}
-
-func (b blind) Complete(ctx context.Context, all []refresh.Group) error {
-	err := b.Reader.Complete(ctx, all)
-	b.change(all)
-	return err
-}
-
-// unleased reads no lease.
-type unleased struct{ rollout.Reader }
-
-func (u unleased) Find(ctx context.Context, s refresh.Selection) ([]refresh.Group, error) {
-	all, err := u.Reader.Find(ctx, s)
-	for _, g := range all {
-		delete(g.Tags, refresh.LeaseTag)
+// givesBack judges a call of trigger rollback.
+func (j *judge) givesBack(c call) {
+	g, i := j.w.find(c.ids[0])
+	if g == nil {
+		return
 	}
-	return all, err
+	if g.user[i.ID] || i.Launched.Before(j.w.began) {
+		j.violate("old instances stay", "%s of %s is terminated by a rollback", i.ID, g.Name)
+	}
 }
 
-func (u unleased) Group(ctx context.Context, name string) (refresh.Group, error) {
-	g, err := u.Reader.Group(ctx, name)
-	all := map[string]string{}
-	for key, value := range g.Tags {
-		if key != refresh.LeaseTag {
-			all[key] = value
+// leavesStandby judges a call that terminates an instance in Standby.
+func (j *judge) leavesStandby(c call) {
+	if g, i := j.w.find(c.ids[0]); g != nil && (g.user[i.ID] || i.State == "InService" && !j.isDisturbed(g)) {
+		j.violate("others untouched", "%s of %s (%s) is terminated", i.ID, g.Name, i.State)
+	}
+}
+
+// starts judges a call that has AWS replace what is outdated.
+func (j *judge) starts(p *process, g *group) {
+	j.begins(p, g)
+	all := j.w.aws.Instances(g.asg)
+	needed := slices.ContainsFunc(all, func(i awsim.Instance) bool { return j.isOutdated(g, i) })
+	if !needed && !j.isForged() && (len(all) > 0 || !g.Nodegroup) {
+		j.violate("current instances stay", "nothing of %s is outdated", g.Name)
+	}
+}
+
+// resizes judges a desired capacity that a trigger sets.
+func (j *judge) resizes(c call) {
+	g := c.group
+	desired, err := strconv.Atoi(c.form.Get("DesiredCapacity"))
+	if err != nil || j.isDisturbed(g) || g.lossy {
+		return
+	}
+	if o := j.w.spec.Options; desired > g.high+o.Surge.Of(g.high) {
+		j.violate("surge bounded", "%s: the desired capacity is set to %d; others have asked for %d", g.Name, desired, g.high)
+	}
+	if desired < g.low {
+		j.violate("capacity kept", "%s: the desired capacity is set to %d; others have asked for %d", g.Name, desired, g.low)
+	}
+}
+
+// capacity checks that as many instances are in service as the options promise, without those that are taken now.
+func (j *judge) capacity(p *process, c call) {
+	g, o := c.group, j.w.spec.Options
+	missing := max(o.Batch.Of(g.high), 1)
+	if o.Mode == refresh.ModeUnhealthy && o.Surge.N > 0 {
+		missing = max(missing-o.Surge.Of(g.low), 0)
+	}
+	serving := 0
+	for _, i := range j.w.aws.Instances(g.asg) {
+		ready := !j.w.spec.Kubernetes || j.isOutdated(g, i) // An old one whose node is not Ready is replaced first.
+		if node, ok := j.w.nodes.of(i.ID); ok && node.Ready {
+			ready = true
+		}
+		if i.State == "InService" && i.Health == "Healthy" && ready && !slices.Contains(c.ids, i.ID) {
+			serving++
 		}
 	}
-	g.Tags = all
-	return g, err
-}
-
-// forgetful changes nothing of what it should give back.
-type forgetful struct {
-	rollout.Writer
-	surge, standby, processes, most bool
-}
-
-func (f forgetful) Terminate(ctx context.Context, id string) error {
-	if f.surge {
-		return nil
-	}
-	return f.Writer.Terminate(ctx, id)
-}
-
-func (f forgetful) Lower(ctx context.Context, g refresh.Group) (int, error) {
-	if f.surge {
-		return g.Desired, f.Writer.WriteSurge(ctx, g.Name, refresh.Surge{})
-	}
-	return f.Writer.Lower(ctx, g)
-}
-
-func (f forgetful) WriteStandby(ctx context.Context, g refresh.Group, record refresh.StandbyRecord) error {
-	if f.standby {
-		return nil
-	}
-	return f.Writer.WriteStandby(ctx, g, record)
-}
-
-func (f forgetful) Release(ctx context.Context, g refresh.Group, only ...string) ([]string, error) {
-	if f.processes {
-		return nil, nil
-	}
-	return f.Writer.Release(ctx, g, only...)
-}
-
-func (f forgetful) RestoreMax(ctx context.Context, g refresh.Group) (bool, error) {
-	if f.most {
-		return false, nil
-	}
-	return f.Writer.RestoreMax(ctx, g)
-}
-
-func reads(by func(rollout.Reader) rollout.Reader) mutant { return mutant{reader: by} }
-
-func writes(f forgetful) mutant {
-	return mutant{writer: func(w rollout.Writer) rollout.Writer { f.Writer = w; return f }}
-}
-
-func ignores(what func(*rollout.Config)) mutant { return mutant{config: what} }
-
-// secondGroup adds another group, of a later wave.
-func secondGroup(s *Spec) {
-	s.Groups = append(s.Groups, s.Groups[0])
-	s.Groups[0].Wave, s.Groups[1].Name, s.Groups[1].Wave = "1", "g2", "2"
-}
-
-// TestMutants: the judge finds faults of a trigger.
-func TestMutants(t *testing.T) {
-	isBlind := reads(func(r rollout.Reader) rollout.Reader { return blind{r, true} })
-	for name, tt := range map[string]struct {
-		mode   refresh.Mode
-		mutant mutant
-		change func(*Spec)
-		want   string
-	}{
-		"compares wrongly, in mode unhealthy": {refresh.ModeUnhealthy, isBlind, nil, "current instances stay"},
-		"compares wrongly, in mode standby":   {refresh.ModeStandby, isBlind, nil, "current instances stay"},
-		"keeps a surge":                       {refresh.ModeUnhealthy, writes(forgetful{surge: true}), nil, "capacity restored"},
-		"keeps instances in Standby":          {refresh.ModeStandby, writes(forgetful{standby: true}), nil, "nothing left"},
-		"keeps processes suspended": {refresh.ModeUnhealthy, writes(forgetful{processes: true}), func(s *Spec) {
-			s.Options.Suspend = []string{"AZRebalance"}
-		}, "nothing left"},
-		"keeps the maximum": {refresh.ModeUnhealthy, writes(forgetful{most: true}), func(s *Spec) {
-			s.Options.RaiseMax, s.Groups[0].Max = true, 4
-		}, "capacity restored"},
-		"ignores windows": {refresh.ModeUnhealthy, ignores(func(c *rollout.Config) { c.Windows = nil }), func(s *Spec) {
-			s.Options.Windows = true
-		}, "windows kept"},
-		"ignores the gate": {refresh.ModeStandby, ignores(func(c *rollout.Config) { c.Gate = nil }), func(s *Spec) {
-			s.Options.Gate = true
-		}, "gate passed"},
-		"ignores waves": {
-			refresh.ModeUnhealthy, ignores(func(c *rollout.Config) { c.Order = []string{"g2", "g1"} }), secondGroup, "waves kept",
-		},
-		"replaces all groups at once": {
-			refresh.ModeUnhealthy, ignores(func(c *rollout.Config) { c.Parallel = 0 }), func(s *Spec) {
-				secondGroup(s)
-				s.Groups[0].Wave, s.Groups[1].Wave = "", ""
-			}, "turns kept",
-		},
-		"ignores labels": {refresh.ModeStandby, ignores(func(c *rollout.Config) { c.Exclude = nil }), func(s *Spec) {
-			s.Kubernetes, s.Options.Exclude, s.Groups[0].Excluded = true, true, 1
-		}, "others untouched"},
-		"takes larger batches": {
-			refresh.ModeUnhealthy, ignores(func(c *rollout.Config) { c.Pace.Batch.N = 3 }), nil, "capacity kept",
-		},
-		"sees no lease": {
-			refresh.ModeUnhealthy, reads(func(r rollout.Reader) rollout.Reader { return unleased{r} }), func(s *Spec) {
-				s.Groups[0].Old, s.Groups[0].Size, s.Groups[0].Max = 6, 7, 12
-				s.Visible, s.Launch = 10*time.Second, 30*time.Second
-				s.Runs = []Run{{}, {At: time.Second}, {At: 3 * time.Second}}
-			}, "capacity restored",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			spec := plain(tt.mode)
-			if tt.change != nil {
-				tt.change(&spec)
-			}
-			if r := Simulate(t, spec); len(r.Violations) > 0 {
-				t.Fatalf("without the fault: %v\n%s", r.Violations, r.Log())
-			}
-			r := simulate(t, spec, tt.mutant)
-			found := func(v Violation) bool { return v.Invariant == tt.want }
-			if !slices.ContainsFunc(r.Violations, found) {
-				t.Errorf("violations %v, want one of %s\n%s", r.Violations, tt.want, r.Log())
-			}
-		})
+	if serving < g.low-missing && !j.isDisturbed(g) && !g.lossy {
+		j.violate("capacity kept", "%s: %s leaves %d in service: others have asked for %d, and %d may be missing", g.Name,
+			c.action, serving, g.low, missing)
 	}
 }
 
-// TestStopped: a trigger that takes each instance for an outdated one replaces a batch, and no instance that the group
-// has launched for that. In mode refresh AWS compares by itself.
-func TestStopped(t *testing.T) {
-	want := map[refresh.Mode]report.Outcome{
-		refresh.ModeUnhealthy: report.Ineffective, refresh.ModeStandby: report.Ineffective, refresh.ModeRefresh: report.Incomplete,
+// ended sees how the rollout of a group has ended.
+func (j *judge) ended(p *process, g *group, end report.Group) {
+	p.mu.Lock()
+	dead, changes := p.dead, p.changes[g]
+	p.outcomes[g], p.changes[g] = end.Outcome, 0
+	p.mu.Unlock()
+	if dead || g == nil {
+		return
 	}
-	for mode, outcome := range want {
-		t.Run(string(mode), func(t *testing.T) {
-			spec := plain(mode)
-			spec.Quirk = ForeignVersion
-			r := simulate(t, spec, reads(func(r rollout.Reader) rollout.Reader { return blind{r, false} }))
-			if len(r.Violations) > 0 || r.Outcomes[outcome] == 0 {
-				t.Errorf("violations %v, outcomes %v\n%s", r.Violations, r.Outcomes, r.Log())
-			}
-		})
+	j.mu.Lock()
+	j.outcomes[end.Outcome]++
+	j.mu.Unlock()
+	j.w.seeLaunches(g)
+	switch p.run.Command {
+	case Trigger, Watch:
+		j.rolledOut(g, end, changes)
+	case Rollback:
+		j.rolledBack(g, end)
+	case Resume, Cancel, Pause:
+	}
+	if end.Outcome == report.Done || end.Outcome == report.Nothing || p.run.Command == Resume {
+		j.mu.Lock()
+		delete(j.target, g)
+		j.mu.Unlock()
 	}
 }
 
-// plain is a group of four instances, of which one is current, and two runs.
-func plain(mode refresh.Mode) Spec {
-	return Spec{
-		Seed: 1,
-		Groups: []Group{{
-			Name: "g1", Old: 3, Size: 4, Max: 8, Zones: 2, Version: "$Latest",
-			Hooks: []Hook{{Name: "drain", Takes: 30 * time.Second}},
-		}},
-		Options: Options{
-			Mode: mode, Surge: refresh.Amount{N: 1}, Batch: refresh.Amount{N: 1}, Order: refresh.ByAge,
-			Then: refresh.ThenTerminate, Strategy: refresh.LaunchFirst, Pin: refresh.PinAuto, OnConflict: rollout.Attach,
-			Together: refresh.PhaseCheck, Parallel: 1, OnInterrupt: rollout.Detach, Until: rollout.Drained,
-			Stall: time.Hour, Poll: 5 * time.Second,
-		},
-		Runs: []Run{{}},
+func (j *judge) rolledOut(g *group, end report.Group, changes int) {
+	switch end.Outcome { //nolint:exhaustive // The others promise nothing.
+	case report.Refused:
+		if changes > 0 {
+			j.violate("refused changes nothing", "%s was changed %d times", g.Name, changes)
+		}
+	case report.Done, report.Nothing:
+		if left := j.left(g); len(left) > 0 && !j.isDisturbed(g) && !j.isForged() {
+			j.violate("outcome truthful", "%s is %s, and %s is %s", g.Name, end.Outcome, left[0].ID, left[0].State)
+		}
+	}
+}
+
+func (j *judge) rolledBack(g *group, end report.Group) {
+	for _, i := range j.w.aws.Instances(g.asg) {
+		if end.Outcome == report.Done && i.State == "Standby" && !g.user[i.ID] {
+			j.violate("outcome truthful", "%s was rolled back, and %s is in Standby", g.Name, i.ID)
+		}
 	}
 }
