@@ -173,7 +173,8 @@ func (s *state) fingerprint(f *refresh.Refresh) string {
 	if f != nil {
 		fmt.Fprint(&b, f.ID, f.Status, f.Percent, f.ToUpdate, " ")
 	}
-	for _, i := range s.group.Instances {
+	byID := func(a, b refresh.Instance) int { return cmp.Compare(a.ID, b.ID) } // AWS documents no order.
+	for _, i := range slices.SortedFunc(slices.Values(s.group.Instances), byID) {
 		if s.policy.cfg.Mode.InBatches() && !s.old[i.ID] && !i.InService() {
 			continue
 		}
