@@ -2,7 +2,6 @@ package rollouts
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -23,9 +22,6 @@ type line struct {
 func (w *world) note(who, format string, args ...any) {
 	w.log.mu.Lock()
 	defer w.log.mu.Unlock()
-	if os.Getenv("LIVE") != "" { // DEBUG
-		fmt.Fprintln(os.Stderr, time.Since(w.began), who, fmt.Sprintf(format, args...))
-	}
 	w.log.lines = append(w.log.lines, line{time.Now(), who, fmt.Sprintf(format, args...)})
 }
 

@@ -86,7 +86,7 @@ func (f forgetful) Terminate(ctx context.Context, id string) error {
 
 func (f forgetful) Lower(ctx context.Context, g refresh.Group) (int, error) {
 	if f.surge {
-		return g.Desired, f.Writer.WriteSurge(ctx, g.Name, refresh.Surge{})
+		return g.Desired, f.WriteSurge(ctx, g.Name, refresh.Surge{})
 	}
 	return f.Writer.Lower(ctx, g)
 }

@@ -25,11 +25,11 @@ var errKilled = errors.New("the process was killed")
 // process is a trigger. When it is killed, it makes no call any more.
 type process struct {
 	*world
-	name   string
-	run    Run
-	final  bool // It is one of those at the end: nothing interferes.
-	began  time.Time
-	cancel context.CancelFunc
+	name         string
+	run          Run
+	final        bool // It is one of those at the end: nothing interferes.
+	began        time.Time
+	cancel       context.CancelFunc
 	descriptions descriptions
 
 	mu       sync.Mutex
@@ -215,7 +215,9 @@ type retryer struct {
 	p *process
 }
 
-func (r retryer) IsErrorRetryable(err error) bool { return !r.p.isDead() && r.Retryer.IsErrorRetryable(err) }
+func (r retryer) IsErrorRetryable(err error) bool {
+	return !r.p.isDead() && r.Retryer.IsErrorRetryable(err)
+}
 
 // reporter writes what a rollout reports into the log, and has the judge see how groups end.
 type reporter struct {

@@ -21,11 +21,11 @@ type Spec struct {
 	Steps   []Step  `json:",omitempty"`
 	Faults  []Fault `json:",omitempty"`
 
-	Kubernetes bool          `json:",omitempty"` // The triggers reach the cluster.
-	NodeAfter  time.Duration `json:",omitempty"` // How long an instance is in service until its node is Ready.
-	Quirk      Quirk         `json:",omitempty"`
-	Visible    time.Duration `json:",omitempty"` // How old the states are that AWS describes.
-	Launch     time.Duration `json:",omitempty"`
+	Kubernetes bool             `json:",omitempty"` // The triggers reach the cluster.
+	NodeAfter  time.Duration    `json:",omitempty"` // How long an instance is in service until its node is Ready.
+	Quirk      Quirk            `json:",omitempty"`
+	Visible    time.Duration    `json:",omitempty"` // How old the states are that AWS describes.
+	Launch     time.Duration    `json:",omitempty"`
 	GateFails  [2]time.Duration `json:",omitempty"` // The gate fails in this time.
 }
 

@@ -3,7 +3,6 @@ package rollouts
 import (
 	"context"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -18,21 +17,6 @@ import (
 
 // runSteps does what the Steps say, each at its time.
 func (w *world) runSteps(ctx context.Context) {
-	if os.Getenv("LIVE") != "" { // DEBUG
-		go func() {
-			for range 100 {
-				time.Sleep(time.Minute)
-				for _, g := range w.groups {
-					states := map[string]int{}
-					for _, i := range w.aws.Instances(g.asg) {
-						states[i.State+" "+i.Image]++
-					}
-					_, _, d := w.sizes(g)
-					w.note("debug", "%s: %d %v", g.Name, d, states)
-				}
-			}
-		}()
-	}
 	for _, s := range w.spec.Steps {
 		time.Sleep(time.Until(w.began.Add(s.At)))
 		g := w.groups[s.Group%len(w.groups)]

@@ -45,7 +45,6 @@ type world struct {
 type group struct {
 	Group
 	asg     string // its name in AWS
-	image   string // the name of the parameter or of the launch template
 	user    map[string]bool
 	only    []string
 	version int // of the launch template, or the number of the release
@@ -53,7 +52,6 @@ type group struct {
 	low, high int // The desired capacity without what triggers have added is between them.
 	most      int // the maximum size that others have set last
 	maxes     map[int]bool
-	hooks     int
 	lossy     bool      // Somebody has removed the tags of triggers.
 	disturbed time.Time // when somebody else has changed the group last
 	launches  []launches
@@ -69,8 +67,10 @@ type launches struct {
 func newWorld(ctx context.Context, spec Spec) (*world, error) {
 	w := &world{spec: spec, aws: awsim.NewUnconnected(awsim.Options{Seed: spec.Seed}), nodes: newNodes()}
 	w.nodes.w, w.judge, w.gate = w, newJudge(w), &gateway{w: w}
-	w.aws.SetDelays(awsim.Delays{Visible: spec.Visible, Launch: spec.Launch, Terminate: 5 * time.Second,
-		RefreshStart: 5 * time.Second, Standby: 3 * time.Second})
+	w.aws.SetDelays(awsim.Delays{
+		Visible: spec.Visible, Launch: spec.Launch, Terminate: 5 * time.Second,
+		RefreshStart: 5 * time.Second, Standby: 3 * time.Second,
+	})
 	w.aws.PutSubnet(awsim.Subnet{ID: subnet, Zone: "eu-central-1a", Available: 250})
 	w.aws.CreateCluster(clusterName, "1.34")
 	if err := w.aws.Connect(clusterName, w.nodes, awsim.EKSTimes{Settle: time.Second}); err != nil {
@@ -290,7 +290,9 @@ func (w *world) addOfUser(ctx context.Context, g *group) error {
 // config returns what clients of somebody need, whose calls are not judged.
 func (w *world) config(name string) aws.Config { return configOf(w.aws.URL(), named{w.aws, name}) }
 
-func (w *world) client(name string) *autoscaling.Client { return autoscaling.NewFromConfig(w.config(name)) }
+func (w *world) client(name string) *autoscaling.Client {
+	return autoscaling.NewFromConfig(w.config(name))
+}
 
 func configOf(url string, transport http.RoundTripper) aws.Config {
 	return aws.Config{
