@@ -176,7 +176,7 @@ func (j *judge) replaces(p *process, c call) {
 		j.replacedOnce(g, i)
 	}
 	j.begins(p, g)
-	j.capacity(p, c)
+	j.capacity(c)
 }
 
 // replacedOnce checks that no instance is replaced that was launched since the rollout to the same target began.
@@ -201,7 +201,7 @@ func (j *judge) terminates(p *process, c call) {
 		return
 	}
 	j.untouchable(g, i, c.action)
-	j.capacity(p, c)
+	j.capacity(c)
 	if j.isOutdated(g, i) {
 		j.begins(p, g)
 		return
@@ -227,7 +227,7 @@ func (j *judge) left(g *group) (all []awsim.Instance) {
 		pooled := strings.HasPrefix(i.State, "Warmed:")
 		kept := g.user[i.ID] || j.w.nodes.keep[i.ID] && o.Exclude || pooled && o.Mode != refresh.ModeRefresh
 		leaves := strings.Contains(i.State, "Terminat") || i.State == "Standby"
-		outdated := j.differs(g, i, 0)
+		outdated := j.differs(g, i, 0) || o.MaxAge > 0 && time.Since(i.Launched) > o.MaxAge
 		if o.All {
 			outdated = i.Launched.Before(j.w.began)
 		}
@@ -285,7 +285,7 @@ func (j *judge) resizes(c call) {
 }
 
 // capacity checks that as many instances are in service as the options promise, without those that are taken now.
-func (j *judge) capacity(p *process, c call) {
+func (j *judge) capacity(c call) {
 	g, o := c.group, j.w.spec.Options
 	missing := max(o.Batch.Of(g.high), 1)
 	if o.Mode == refresh.ModeUnhealthy && o.Surge.N > 0 {

@@ -39,9 +39,10 @@ func simulate(t *testing.T, spec Spec, m mutant) (result Result) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 4*longest)
 		defer cancel()
-		w, err := newWorld(ctx, spec)
+		w := newWorld(ctx, spec)
+		w.mutant, w.stop = m, cancel
+		err := w.createAll()
 		if err == nil {
-			w.mutant, w.stop = m, cancel
 			w.runAll(ctx)
 		}
 		cancel()
@@ -65,10 +66,10 @@ func (w *world) runAll(ctx context.Context) {
 			w.finish(ctx, w.newProcess(fmt.Sprintf("ci-%d/1", n+1), run))
 		})
 	}
-	work.Go(func() { w.runSteps(ctx) })
+	work.Go(func() { w.runSteps() })
 	work.Go(func() { w.injectFaults() })
 	work.Wait()
-	w.heal(ctx)
+	w.heal()
 	w.runFinals(ctx)
 }
 
@@ -87,13 +88,13 @@ func (w *world) finish(ctx context.Context, p *process) report.Rollout {
 }
 
 // heal ends all that interferes.
-func (w *world) heal(ctx context.Context) {
+func (w *world) heal() {
 	w.mu.Lock()
 	w.healed = true
 	w.mu.Unlock()
 	w.note("operator", "nothing interferes any more")
 	for _, g := range w.groups {
-		w.healGroup(ctx, g)
+		w.healGroup(g)
 	}
 	time.Sleep(grace)
 }

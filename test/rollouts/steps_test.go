@@ -1,7 +1,6 @@
 package rollouts
 
 import (
-	"context"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -16,12 +15,12 @@ import (
 )
 
 // runSteps does what the Steps say, each at its time.
-func (w *world) runSteps(ctx context.Context) {
+func (w *world) runSteps() {
 	for _, s := range w.spec.Steps {
 		time.Sleep(time.Until(w.began.Add(s.At)))
 		g := w.groups[s.Group%len(w.groups)]
 		w.seeLaunches(g)
-		err := steps()[s.Do](w, ctx, g, s)
+		err := steps()[s.Do](w, g, s)
 		w.seeLaunches(g)
 		w.note("operator", "%s: %s %d: %v", g.Name, s.Do, s.N, err)
 		w.mu.Lock()
@@ -30,7 +29,7 @@ func (w *world) runSteps(ctx context.Context) {
 	}
 }
 
-type does func(w *world, ctx context.Context, g *group, s Step) error
+type does func(w *world, g *group, s Step) error
 
 // steps are what can be done to a group.
 func steps() map[string]does {
@@ -53,15 +52,15 @@ func steps() map[string]does {
 	}
 }
 
-func (w *world) stepVersion(ctx context.Context, g *group, _ Step) error {
-	w.newVersion(ctx, g)
+func (w *world) stepVersion(g *group, _ Step) error {
+	w.newVersion(g)
 	return nil
 }
 
 // stepBack has a group that names a version launch the first one again.
-func (w *world) stepBack(ctx context.Context, g *group, _ Step) error {
+func (w *world) stepBack(g *group, _ Step) error {
 	if !g.Nodegroup && !g.Parameter {
-		w.useVersion(ctx, g, 1)
+		w.useVersion(g, 1)
 	}
 	return nil
 }
@@ -76,7 +75,7 @@ func (w *world) sizes(g *group) (least, most, desired int) {
 }
 
 // stepScale adds to the desired capacity, as an autoscaler does, or takes from it.
-func (w *world) stepScale(_ context.Context, g *group, s Step) error {
+func (w *world) stepScale(g *group, s Step) error {
 	least, most, desired := w.sizes(g)
 	to := min(max(desired+s.N, least), most)
 	if err := w.aws.Resize(g.asg, least, most, to); err != nil {
@@ -98,7 +97,7 @@ func (w *world) ask(g *group, before, by int) {
 }
 
 // stepMax sets the maximum to what the desired capacity is now, and as much more.
-func (w *world) stepMax(_ context.Context, g *group, s Step) error {
+func (w *world) stepMax(g *group, s Step) error {
 	least, _, desired := w.sizes(g)
 	to := max(desired+s.N, least)
 	if err := w.aws.Resize(g.asg, least, to, min(desired, to)); err != nil {
@@ -112,7 +111,7 @@ func (w *world) stepMax(_ context.Context, g *group, s Step) error {
 }
 
 // stepMin raises the minimum to the desired capacity, with a surge if there is one.
-func (w *world) stepMin(_ context.Context, g *group, _ Step) error {
+func (w *world) stepMin(g *group, _ Step) error {
 	_, most, desired := w.sizes(g)
 	if err := w.aws.Resize(g.asg, desired, most, desired); err != nil {
 		return err
@@ -124,7 +123,7 @@ func (w *world) stepMin(_ context.Context, g *group, _ Step) error {
 }
 
 // stepRemove terminates an instance without a replacement, as the Cluster Autoscaler does.
-func (w *world) stepRemove(_ context.Context, g *group, s Step) error {
+func (w *world) stepRemove(g *group, s Step) error {
 	i, ok := w.pick(g, s.N)
 	if !ok {
 		return nil
@@ -149,7 +148,7 @@ func (w *world) pick(g *group, n int) (awsim.Instance, bool) {
 }
 
 // stepTags removes the tags of triggers, as Terraform does.
-func (w *world) stepTags(ctx context.Context, g *group, _ Step) error {
+func (w *world) stepTags(g *group, _ Step) error {
 	now, err := w.describe(g)
 	if err != nil {
 		return err
@@ -159,7 +158,7 @@ func (w *world) stepTags(ctx context.Context, g *group, _ Step) error {
 			continue
 		}
 		g.lossy = true
-		_, err := w.client("operator").DeleteTags(ctx, &autoscaling.DeleteTagsInput{Tags: []types.Tag{{
+		_, err := w.client("operator").DeleteTags(w.ctx, &autoscaling.DeleteTagsInput{Tags: []types.Tag{{
 			ResourceId: &g.asg, ResourceType: aws.String("auto-scaling-group"), Key: t.Key,
 		}}})
 		if err != nil {
@@ -169,39 +168,39 @@ func (w *world) stepTags(ctx context.Context, g *group, _ Step) error {
 	return nil
 }
 
-func (w *world) stepHook(_ context.Context, g *group, s Step) error {
+func (w *world) stepHook(g *group, s Step) error {
 	return w.addHook(g, Hook{Name: "later", Launch: s.N%2 == 1, Takes: time.Duration(10+s.N) * time.Second})
 }
 
-func (w *world) stepUnhook(ctx context.Context, g *group, s Step) error {
+func (w *world) stepUnhook(g *group, s Step) error {
 	if g.Nodegroup || len(g.Hooks) == 0 {
 		return nil
 	}
-	_, err := w.client("operator").DeleteLifecycleHook(ctx, &autoscaling.DeleteLifecycleHookInput{
+	_, err := w.client("operator").DeleteLifecycleHook(w.ctx, &autoscaling.DeleteLifecycleHookInput{
 		AutoScalingGroupName: &g.asg, LifecycleHookName: &g.Hooks[s.N%len(g.Hooks)].Name,
 	})
 	return err
 }
 
-func (w *world) stepUnhealthy(ctx context.Context, g *group, s Step) error {
+func (w *world) stepUnhealthy(g *group, s Step) error {
 	i, ok := w.pick(g, s.N)
 	if !ok {
 		return nil
 	}
-	_, err := w.client("operator").SetInstanceHealth(ctx, &autoscaling.SetInstanceHealthInput{
+	_, err := w.client("operator").SetInstanceHealth(w.ctx, &autoscaling.SetInstanceHealthInput{
 		InstanceId: &i.ID, HealthStatus: aws.String("Unhealthy"), ShouldRespectGracePeriod: aws.Bool(false),
 	})
 	return err
 }
 
-func (w *world) stepFail(_ context.Context, g *group, s Step) error {
+func (w *world) stepFail(g *group, s Step) error {
 	if i, ok := w.pick(g, s.N); ok {
 		return w.aws.TerminateMachine(i.ID)
 	}
 	return nil
 }
 
-func (w *world) stepInterrupt(_ context.Context, g *group, s Step) error {
+func (w *world) stepInterrupt(g *group, s Step) error {
 	if i, ok := w.pick(g, s.N); ok && g.Spot {
 		return w.aws.Interrupt(i.ID, 2*time.Minute)
 	}
@@ -209,12 +208,12 @@ func (w *world) stepInterrupt(_ context.Context, g *group, s Step) error {
 }
 
 // stepStandby moves an instance into Standby, which is replaced.
-func (w *world) stepStandby(ctx context.Context, g *group, s Step) error {
+func (w *world) stepStandby(g *group, s Step) error {
 	i, ok := w.pick(g, s.N)
 	if !ok || g.Nodegroup {
 		return nil
 	}
-	_, err := w.client("operator").EnterStandby(ctx, &autoscaling.EnterStandbyInput{
+	_, err := w.client("operator").EnterStandby(w.ctx, &autoscaling.EnterStandbyInput{
 		AutoScalingGroupName: &g.asg, InstanceIds: []string{i.ID}, ShouldDecrementDesiredCapacity: aws.Bool(false),
 	})
 	if err == nil {
@@ -223,7 +222,7 @@ func (w *world) stepStandby(ctx context.Context, g *group, s Step) error {
 	return err
 }
 
-func (w *world) stepProtect(_ context.Context, g *group, s Step) error {
+func (w *world) stepProtect(g *group, s Step) error {
 	i, ok := w.pick(g, s.N)
 	if !ok || g.Nodegroup {
 		return nil
@@ -233,7 +232,7 @@ func (w *world) stepProtect(_ context.Context, g *group, s Step) error {
 }
 
 // stepBroken has no node become Ready for a time.
-func (w *world) stepBroken(_ context.Context, _ *group, s Step) error {
+func (w *world) stepBroken(_ *group, s Step) error {
 	w.nodes.mu.Lock()
 	defer w.nodes.mu.Unlock()
 	w.nodes.broken = time.Now().Add(time.Duration(s.N) * time.Minute)
@@ -241,11 +240,11 @@ func (w *world) stepBroken(_ context.Context, _ *group, s Step) error {
 }
 
 // healGroup resumes what trigger pause has suspended.
-func (w *world) healGroup(ctx context.Context, g *group) {
+func (w *world) healGroup(g *group) {
 	if !slices.ContainsFunc(w.spec.Runs, func(r Run) bool { return r.Command == Pause }) {
 		return
 	}
-	_, err := w.client("operator").ResumeProcesses(ctx, &autoscaling.ResumeProcessesInput{
+	_, err := w.client("operator").ResumeProcesses(w.ctx, &autoscaling.ResumeProcessesInput{
 		AutoScalingGroupName: &g.asg, ScalingProcesses: []string{refresh.ProcessInstanceRefresh},
 	})
 	w.note("operator", "%s resumes InstanceRefresh: %v", g.Name, err)

@@ -25,6 +25,7 @@ const (
 
 // world is the simulated AWS and cluster of a Spec, and what the judge knows of them.
 type world struct {
+	ctx    context.Context
 	spec   Spec
 	aws    *awsim.Server
 	nodes  *nodes
@@ -63,10 +64,15 @@ type launches struct {
 	all   []awsim.Instance
 }
 
-// newWorld creates the groups, whose instances are in service then.
-func newWorld(ctx context.Context, spec Spec) (*world, error) {
-	w := &world{spec: spec, aws: awsim.NewUnconnected(awsim.Options{Seed: spec.Seed}), nodes: newNodes()}
+func newWorld(ctx context.Context, spec Spec) *world {
+	w := &world{ctx: ctx, spec: spec, aws: awsim.NewUnconnected(awsim.Options{Seed: spec.Seed}), nodes: newNodes()}
 	w.nodes.w, w.judge, w.gate = w, newJudge(w), &gateway{w: w}
+	return w
+}
+
+// createAll creates the groups, whose instances are in service then.
+func (w *world) createAll() error {
+	spec := w.spec
 	w.aws.SetDelays(awsim.Delays{
 		Visible: spec.Visible, Launch: spec.Launch, Terminate: 5 * time.Second,
 		RefreshStart: 5 * time.Second, Standby: 3 * time.Second,
@@ -74,7 +80,7 @@ func newWorld(ctx context.Context, spec Spec) (*world, error) {
 	w.aws.PutSubnet(awsim.Subnet{ID: subnet, Zone: "eu-central-1a", Available: 250})
 	w.aws.CreateCluster(clusterName, "1.34")
 	if err := w.aws.Connect(clusterName, w.nodes, awsim.EKSTimes{Settle: time.Second}); err != nil {
-		return w, err
+		return err
 	}
 	w.publish(1)
 	for _, g := range spec.Groups {
@@ -83,13 +89,13 @@ func newWorld(ctx context.Context, spec Spec) (*world, error) {
 			maxes: map[int]bool{g.Max: true},
 		}
 		w.groups = append(w.groups, one)
-		if err := w.create(ctx, one); err != nil {
-			return w, fmt.Errorf("group %s: %w", g.Name, err)
+		if err := w.create(one); err != nil {
+			return fmt.Errorf("group %s: %w", g.Name, err)
 		}
 	}
 	time.Sleep(spec.Visible)
 	w.began = time.Now()
-	return w, nil
+	return nil
 }
 
 // publish publishes a release of the AMI of managed node groups.
@@ -100,26 +106,26 @@ func (w *world) publish(n int) {
 }
 
 // create creates a group with its old instances, and then the others.
-func (w *world) create(ctx context.Context, g *group) error {
+func (w *world) create(g *group) error {
 	if err := w.createGroup(g); err != nil {
 		return err
 	}
-	if err := w.waitInService(ctx, g, g.initial()); err != nil {
+	if err := w.waitInService(g, g.initial()); err != nil {
 		return err
 	}
-	w.newVersion(ctx, g)
+	w.newVersion(g)
 	if g.initial() < g.Size {
 		if err := w.aws.Resize(g.asg, g.Min, g.Max, g.Size); err != nil {
 			return err
 		}
-		if err := w.waitInService(ctx, g, g.Size); err != nil {
+		if err := w.waitInService(g, g.Size); err != nil {
 			return err
 		}
 	}
-	if err := w.addHooks(ctx, g); err != nil {
+	if err := w.addHooks(g); err != nil {
 		return err
 	}
-	return w.addOfUser(ctx, g)
+	return w.addOfUser(g)
 }
 
 // initial is how many instances the group has at first.
@@ -175,14 +181,14 @@ func (g *group) versionOf(n int) string {
 }
 
 // waitInService waits until the group has so many instances, all of them in service. It has a warm pool later.
-func (w *world) waitInService(ctx context.Context, g *group, size int) error {
-	return w.aws.WaitInstances(ctx, g.asg, func(all []awsim.Instance) bool {
+func (w *world) waitInService(g *group, size int) error {
+	return w.aws.WaitInstances(w.ctx, g.asg, func(all []awsim.Instance) bool {
 		return len(all) == size && !slices.ContainsFunc(all, func(i awsim.Instance) bool { return i.State != "InService" })
 	})
 }
 
 // newVersion has the group launch from another image from now on.
-func (w *world) newVersion(ctx context.Context, g *group) {
+func (w *world) newVersion(g *group) {
 	g.version++
 	image := g.imageOf(g.version)
 	switch {
@@ -193,20 +199,20 @@ func (w *world) newVersion(ctx context.Context, g *group) {
 	default:
 		n, err := w.aws.AddTemplateVersion(g.Name, image)
 		w.note("operator", "%s: version %d, %v", g.Name, n, err)
-		w.useVersion(ctx, g, n)
+		w.useVersion(g, n)
 	}
 	w.seeLaunches(g)
 }
 
 // useVersion has the group launch from a version of its launch template.
-func (w *world) useVersion(ctx context.Context, g *group, n int) {
+func (w *world) useVersion(g *group, n int) {
 	var err error
 	switch text := strconv.Itoa(n); {
 	case g.Version == "$Default":
-		_, err = ec2.NewFromConfig(w.config("operator")).ModifyLaunchTemplate(ctx,
+		_, err = ec2.NewFromConfig(w.config("operator")).ModifyLaunchTemplate(w.ctx,
 			&ec2.ModifyLaunchTemplateInput{LaunchTemplateName: &g.Name, DefaultVersion: &text})
 	case g.Version == "number" && len(g.Types) == 0:
-		_, err = w.client("operator").UpdateAutoScalingGroup(ctx, &autoscaling.UpdateAutoScalingGroupInput{
+		_, err = w.client("operator").UpdateAutoScalingGroup(w.ctx, &autoscaling.UpdateAutoScalingGroupInput{
 			AutoScalingGroupName: &g.asg,
 			LaunchTemplate:       &types.LaunchTemplateSpecification{LaunchTemplateName: &g.Name, Version: &text},
 		})
@@ -216,7 +222,7 @@ func (w *world) useVersion(ctx context.Context, g *group, n int) {
 	}
 }
 
-func (w *world) addHooks(ctx context.Context, g *group) error {
+func (w *world) addHooks(g *group) error {
 	for _, h := range g.Hooks {
 		if err := w.addHook(g, h); err != nil {
 			return err
@@ -225,9 +231,9 @@ func (w *world) addHooks(ctx context.Context, g *group) error {
 	if g.WarmPool == 0 {
 		return nil
 	}
-	_, err := w.client("operator").PutWarmPool(ctx, &autoscaling.PutWarmPoolInput{
-		AutoScalingGroupName: &g.asg, MinSize: aws.Int32(int32(g.WarmPool)), //nolint:gosec // It is small.
-		MaxGroupPreparedCapacity: aws.Int32(int32(g.Size + g.WarmPool)), //nolint:gosec // It is small.
+	_, err := w.client("operator").PutWarmPool(w.ctx, &autoscaling.PutWarmPoolInput{
+		AutoScalingGroupName: &g.asg, MinSize: aws.Int32(int32(g.WarmPool)),
+		MaxGroupPreparedCapacity: aws.Int32(int32(g.Size + g.WarmPool)),
 	})
 	return err
 }
@@ -244,7 +250,7 @@ func (w *world) addHook(g *group, h Hook) error {
 }
 
 // addOfUser does what a user has done to single instances.
-func (w *world) addOfUser(ctx context.Context, g *group) error {
+func (w *world) addOfUser(g *group) error {
 	all := w.aws.Instances(g.asg)
 	take := func(n int) (ids []string) {
 		for range min(n, len(all)) {
@@ -264,7 +270,7 @@ func (w *world) addOfUser(ctx context.Context, g *group) error {
 		w.nodes.keep[id] = true
 	}
 	if ids := take(g.Standby); len(ids) > 0 {
-		_, err := w.client("operator").EnterStandby(ctx, &autoscaling.EnterStandbyInput{
+		_, err := w.client("operator").EnterStandby(w.ctx, &autoscaling.EnterStandbyInput{
 			AutoScalingGroupName: &g.asg, InstanceIds: ids, ShouldDecrementDesiredCapacity: aws.Bool(true),
 		})
 		if err != nil {
@@ -273,13 +279,18 @@ func (w *world) addOfUser(ctx context.Context, g *group) error {
 		g.low, g.high = g.low-len(ids), g.high-len(ids)
 		time.Sleep(10 * time.Second)
 	}
+	for n := range min(g.Aged, len(all)) {
+		if err := w.aws.SetLaunchTime(all[n].ID, time.Now().Add(-1000*time.Hour)); err != nil {
+			return err
+		}
+	}
 	for n := range w.spec.Options.Only {
 		if n < len(all) {
 			g.only = append(g.only, all[n].ID)
 		}
 	}
 	if g.Suspended != "" {
-		_, err := w.client("operator").SuspendProcesses(ctx, &autoscaling.SuspendProcessesInput{
+		_, err := w.client("operator").SuspendProcesses(w.ctx, &autoscaling.SuspendProcessesInput{
 			AutoScalingGroupName: &g.asg, ScalingProcesses: []string{g.Suspended},
 		})
 		return err
@@ -315,7 +326,7 @@ func (n named) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // describe describes the group as AWS does, without a delay.
 func (w *world) describe(g *group) (types.AutoScalingGroup, error) {
-	out, err := w.client("judge").DescribeAutoScalingGroups(context.Background(),
+	out, err := w.client("judge").DescribeAutoScalingGroups(w.ctx,
 		&autoscaling.DescribeAutoScalingGroupsInput{AutoScalingGroupNames: []string{g.asg}})
 	if err != nil || len(out.AutoScalingGroups) != 1 {
 		return types.AutoScalingGroup{}, fmt.Errorf("describe %s: %w", g.asg, err)
