@@ -61,6 +61,8 @@ func (j *judge) before(p *process, c call) {
 	if c.group == nil {
 		return
 	}
+	j.w.facts.Lock()
+	defer j.w.facts.Unlock()
 	j.counts(p, c)
 	j.w.seeLaunches(c.group)
 	p.note(p.name, "%s %s %s", c.action, c.group.Name, strings.Join(append(c.ids, c.form.Get("DesiredCapacity"),
@@ -293,7 +295,7 @@ func (j *judge) capacity(c call) {
 	}
 	serving := 0
 	for _, i := range j.w.aws.Instances(g.asg) {
-		ready := !j.w.spec.Kubernetes || j.isOutdated(g, i) // An old one whose node is not Ready is replaced first.
+		ready := !j.w.spec.Kubernetes || j.isForged() || j.isOutdated(g, i) // An old one whose node is not Ready is replaced first.
 		if node, ok := j.w.nodes.of(i.ID); ok && node.Ready {
 			ready = true
 		}
@@ -309,6 +311,8 @@ func (j *judge) capacity(c call) {
 
 // ended sees how the rollout of a group has ended.
 func (j *judge) ended(p *process, g *group, end report.Group) {
+	j.w.facts.Lock()
+	defer j.w.facts.Unlock()
 	p.mu.Lock()
 	dead, changes := p.dead, p.changes[g]
 	p.outcomes[g], p.changes[g] = end.Outcome, 0

@@ -19,14 +19,20 @@ func (w *world) runSteps() {
 	for _, s := range w.spec.Steps {
 		time.Sleep(time.Until(w.began.Add(s.At)))
 		g := w.groups[s.Group%len(w.groups)]
-		w.seeLaunches(g)
-		err := steps()[s.Do](w, g, s)
-		w.seeLaunches(g)
-		w.note("operator", "%s: %s %d: %v", g.Name, s.Do, s.N, err)
-		w.mu.Lock()
-		g.disturbed = time.Now()
-		w.mu.Unlock()
+		w.step(g, s)
 	}
+}
+
+func (w *world) step(g *group, s Step) {
+	w.facts.Lock()
+	defer w.facts.Unlock()
+	w.seeLaunches(g)
+	err := steps()[s.Do](w, g, s)
+	w.seeLaunches(g)
+	w.note("operator", "%s: %s %d: %v", g.Name, s.Do, s.N, err)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	g.disturbed = time.Now()
 }
 
 type does func(w *world, g *group, s Step) error

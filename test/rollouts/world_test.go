@@ -37,6 +37,8 @@ type world struct {
 	mutant mutant
 	stop   context.CancelFunc
 
+	facts sync.Mutex // guards what is known of the groups while somebody changes it, or the judge looks at it
+
 	mu      sync.Mutex
 	healed  bool // Nothing interferes any more.
 	faulted time.Time
