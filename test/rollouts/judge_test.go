@@ -90,7 +90,10 @@ func (j *judge) counts(p *process, c call) {
 		c.group.disturbed = time.Now()
 		j.w.mu.Unlock()
 	}
-	givesBack := []string{"ResumeProcesses", "DeleteTags", "UpdateAutoScalingGroup", "SetInstanceProtection"}
+	givesBack := []string{
+		"ResumeProcesses", "DeleteTags", "UpdateAutoScalingGroup", "SetInstanceProtection",
+		"CancelInstanceRefresh", // It is what --on-conflict cancel does first.
+	}
 	if !slices.Contains(givesBack, c.action) {
 		p.mu.Lock()
 		p.changes[c.group]++
