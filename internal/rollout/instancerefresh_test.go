@@ -150,6 +150,16 @@ func TestRefresh(t *testing.T) {
 			change: func(c *Config) { c.Timeout = time.Minute }, want: report.TimedOut,
 			words: []string{"--timeout", "r-1 continues", "run the same command again"}, calls: "Start",
 		},
+		"another one is cancelled, and then the rollout is refused": {
+			change: func(c *Config) { c.OnConflict = CancelActive },
+			before: func(a *fakeAWS) { a.begin("r-9", &refresh.Source{Template: template("1")}) },
+			script: func(a *fakeAWS, _ int) {
+				if !a.refreshes[0].Active() {
+					a.group.Suspended = []string{refresh.ProcessInstanceRefresh}
+				}
+			},
+			want: report.Refused, words: []string{"nothing was started: suspended"}, calls: "Cancel",
+		},
 		"waits for another, which replaced everything": {
 			change: func(c *Config) { c.OnConflict = Wait },
 			before: func(a *fakeAWS) { a.begin("r-9", &refresh.Source{Template: template("1")}) },
