@@ -13,6 +13,8 @@ import (
 type preflight struct {
 	group  *group
 	warned map[string]bool // what it has warned of
+
+	cancelled bool // A refresh was cancelled before.
 }
 
 // check checks whether the rollout may start. Where nothing is outdated there is nothing to check.
@@ -83,7 +85,11 @@ func (p *preflight) apply(findings []refresh.Finding) error {
 	for _, f := range refused {
 		why = append(why, f.Check+": "+f.Text)
 	}
-	end := &endError{report.Refused, "nothing was changed: " + strings.Join(why, "; ")}
+	changed := "nothing was changed: "
+	if p.cancelled {
+		changed = "nothing was started: "
+	}
+	end := &endError{report.Refused, changed + strings.Join(why, "; ")}
 	if len(refused) == 1 && refused[0].Check == refresh.CheckActive {
 		end.outcome = report.Conflict
 	}

@@ -189,6 +189,7 @@ func (r *rollout) settle(ctx context.Context) error {
 		if err != nil || !settled {
 			return err
 		}
+		r.preflight.cancelled = r.group.cfg.OnConflict == CancelActive
 		if err := r.checkAgain(ctx); err != nil {
 			return err
 		}

@@ -121,7 +121,7 @@ func (t *Trigger) newRollout(g *group, all *turns) *rollout {
 		inBatches.by = &standby{g, t.writer, unhealthy}
 	}
 	return &rollout{
-		group: g, turns: all, replacer: by, preflight: &preflight{g, map[string]bool{}},
+		group: g, turns: all, replacer: by, preflight: &preflight{group: g, warned: map[string]bool{}},
 		lease: &lease{group: g, aws: t.writer}, holds: newHolds(g, t.writer),
 		taints: &taints{group: g, tainter: t.writer}, failures: t.failures, beginning: begins,
 	}
