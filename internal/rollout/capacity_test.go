@@ -69,3 +69,21 @@ func TestInterruptOfARaiseInDoubt(t *testing.T) {
 		}.run(t, cfg)
 	})
 }
+
+// TestSurgeOfAnInstanceThatIsReplaced: a run that was killed was about to terminate an instance with a part of the
+// surge. The next one has the group replace it, so that this part stays.
+func TestSurgeOfAnInstanceThatIsReplaced(t *testing.T) {
+	runInBubble(t, "", func(t *testing.T) {
+		cfg := unhealthyDefaults()
+		cfg.Pace.Surge = refresh.Amount{N: 1}
+		scenario{
+			before: func(a *fakeAWS) {
+				a.group.Instances = append(a.group.Instances, instance("i-4", "1"))
+				a.group.Desired, a.group.Max = 4, 9
+				a.group.Tags = map[string]string{refresh.SurgeTag: "3-4 i-1"}
+			},
+			stop: 20 * time.Second, want: report.Interrupted, words: []string{"stays raised from 3 to 4"},
+			calls: "WriteSurge 3-4 Mark i-1",
+		}.run(t, cfg)
+	})
+}
