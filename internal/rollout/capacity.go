@@ -139,6 +139,17 @@ func (c capacity) terminate(ctx context.Context, id string) error {
 	return terminated
 }
 
+// keepSurge removes an instance from the tag that a killed run was about to terminate with a part of the surge: when
+// the group replaces it, that part stays.
+func (c capacity) keepSurge(ctx context.Context) error {
+	g := c.group.state.group
+	surge, raised := refresh.SurgeOf(g)
+	if !raised || surge.String() == g.Tags[refresh.SurgeTag] {
+		return nil
+	}
+	return c.write(ctx, surge)
+}
+
 func (c capacity) write(ctx context.Context, s refresh.Surge) error {
 	if err := c.aws.WriteSurge(ctx, c.group.name, s); err != nil {
 		return err

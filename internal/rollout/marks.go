@@ -102,6 +102,11 @@ func (m marker) send(ctx context.Context, step refresh.Step) (sent bool, err err
 	if err := m.checkNoRefresh(ctx); err != nil {
 		return false, err
 	}
+	if len(step.Mark) > 0 {
+		if err := (capacity{m.group, m.aws}).keepSurge(ctx); err != nil {
+			return false, err
+		}
+	}
 	for _, id := range slices.Concat(step.Mark, step.Terminate) {
 		terminate := slices.Contains(step.Terminate, id)
 		call, done := m.aws.MarkUnhealthy, "marked unhealthy"
