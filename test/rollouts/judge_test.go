@@ -157,7 +157,7 @@ func (j *judge) differs(g *group, i awsim.Instance, within time.Duration) bool {
 // untouchable checks that an instance is not one that a trigger must leave alone.
 func (j *judge) untouchable(g *group, i awsim.Instance, does string) {
 	switch {
-	case g.user[i.ID]:
+	case g.user[i.ID] && !j.isDisturbed(g):
 		j.violate("others untouched", "%s of %s is a user's: %s", i.ID, g.Name, does)
 	case j.w.nodes.keep[i.ID] && j.w.spec.Options.Exclude:
 		j.violate("others untouched", "%s of %s is excluded: %s", i.ID, g.Name, does)
