@@ -266,6 +266,11 @@ func (j *judge) leavesStandby(c call) {
 
 // starts judges a call that has AWS replace what is outdated.
 func (j *judge) starts(p *process, g *group) {
+	defer func() {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		g.updated = time.Now()
+	}()
 	j.begins(p, g)
 	all := j.w.aws.Instances(g.asg)
 	needed := slices.ContainsFunc(all, func(i awsim.Instance) bool { return j.isOutdated(g, i) })
@@ -329,7 +334,7 @@ func (j *judge) ended(p *process, g *group, end report.Group) {
 	j.w.seeLaunches(g)
 	switch p.run.Command {
 	case Trigger, Watch:
-		j.rolledOut(g, end, changes)
+		j.rolledOut(p, g, end, changes)
 	case Rollback:
 		j.rolledBack(g, end)
 	case Resume, Cancel, Pause:
@@ -341,17 +346,25 @@ func (j *judge) ended(p *process, g *group, end report.Group) {
 	}
 }
 
-func (j *judge) rolledOut(g *group, end report.Group, changes int) {
+func (j *judge) rolledOut(p *process, g *group, end report.Group, changes int) {
 	switch end.Outcome { //nolint:exhaustive // The others promise nothing.
 	case report.Refused:
 		if changes > 0 {
 			j.violate("refused changes nothing", "%s was changed %d times", g.Name, changes)
 		}
 	case report.Done, report.Nothing:
-		if left := j.left(g); len(left) > 0 && !j.isDisturbed(g) && !j.isForged() {
+		if left := j.left(g); len(left) > 0 && !j.isDisturbed(g) && !j.isForged() && !j.isUpdated(p, g) {
 			j.violate("outcome truthful", "%s is %s, and %s is %s", g.Name, end.Outcome, left[0].ID, left[0].State)
 		}
 	}
+}
+
+// isUpdated reports whether the group is a managed node group that somebody else has just begun to update, or for which
+// a release was published since the process began: it updates to what was the newest then.
+func (j *judge) isUpdated(p *process, g *group) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return g.Nodegroup && (j.w.released.After(p.began) || time.Since(g.updated) < grace)
 }
 
 func (j *judge) rolledBack(g *group, end report.Group) {

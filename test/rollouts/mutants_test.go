@@ -164,14 +164,14 @@ func TestMutants(t *testing.T) {
 			s.Kubernetes, s.Options.Exclude, s.Groups[0].Excluded = true, true, 1
 		}, "others untouched"},
 		"takes larger batches": {
-			refresh.ModeUnhealthy, ignores(func(c *rollout.Config) { c.Pace.Batch.N = 3 }), nil, "capacity kept",
+			refresh.ModeUnhealthy, ignores(func(c *rollout.Config) { c.Pace.Batch.N = 3 }), func(s *Spec) { s.Launch = 30 * time.Second }, "capacity kept",
 		},
 		"sees no lease": {
 			refresh.ModeUnhealthy, reads(func(r rollout.Reader) rollout.Reader { return unleased{r} }), func(s *Spec) {
 				s.Groups[0].Old, s.Groups[0].Size, s.Groups[0].Max = 6, 7, 12
 				s.Visible, s.Launch = 10*time.Second, 30*time.Second
 				s.Runs = []Run{{}, {At: time.Second}, {At: 3 * time.Second}}
-			}, "surge bounded",
+			}, "capacity restored",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

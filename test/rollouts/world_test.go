@@ -25,17 +25,19 @@ const (
 
 // world is the simulated AWS and cluster of a Spec, and what the judge knows of them.
 type world struct {
-	ctx    context.Context
-	spec   Spec
-	aws    *awsim.Server
-	nodes  *nodes
-	judge  *judge
-	gate   *gateway
-	log    log
-	groups []*group
-	began  time.Time
-	mutant mutant
-	stop   context.CancelFunc
+	ctx      context.Context
+	spec     Spec
+	aws      *awsim.Server
+	nodes    *nodes
+	judge    *judge
+	gate     *gateway
+	log      log
+	groups   []*group
+	began    time.Time
+	released time.Time // when that was published
+	release  int       // the newest of the AMI of managed node groups
+	mutant   mutant
+	stop     context.CancelFunc
 
 	facts sync.Mutex // guards what is known of the groups while somebody changes it, or the judge looks at it
 
@@ -56,6 +58,7 @@ type group struct {
 	most      int // the maximum size that others have set last
 	maxes     map[int]bool
 	lossy     bool      // Somebody has removed the tags of triggers.
+	updated   time.Time // when a trigger has begun to update it last
 	disturbed time.Time // when somebody else has changed the group last
 	launches  []launches
 }
@@ -84,7 +87,8 @@ func (w *world) createAll() error {
 	if err := w.aws.Connect(clusterName, w.nodes, awsim.EKSTimes{Settle: time.Second}); err != nil {
 		return err
 	}
-	w.publish(1)
+	w.release = 1
+	w.publish(w.release)
 	for _, g := range spec.Groups {
 		one := &group{
 			Group: g, asg: g.Name, user: map[string]bool{}, version: 1, low: g.Size, high: g.Size, most: g.Max,
@@ -191,11 +195,21 @@ func (w *world) waitInService(g *group, size int) error {
 
 // newVersion has the group launch from another image from now on.
 func (w *world) newVersion(g *group) {
+	if g.Nodegroup { // A release is for all node groups of a Kubernetes version.
+		w.release++
+		w.publish(w.release)
+		w.released = time.Now()
+		for _, one := range w.groups {
+			if one.Nodegroup {
+				one.version = w.release
+				w.seeLaunches(one)
+			}
+		}
+		return
+	}
 	g.version++
 	image := g.imageOf(g.version)
 	switch {
-	case g.Nodegroup:
-		w.publish(g.version)
 	case g.Parameter:
 		w.aws.SetParameter("/ami/"+g.Name, image)
 	default:
