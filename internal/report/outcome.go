@@ -34,7 +34,10 @@ func outcomes() []outcomeInfo {
 		{TimedOut, 5, "timed out (--timeout)"},
 		{Stalled, 5, "no progress for the time of --stall-timeout"},
 		{Conflict, 6, "another refresh of the group is active"},
-		{Incomplete, 7, "it ended, but outdated or retained instances remain, nodes were not drained, or something was not given back"},
+		{
+			Incomplete, 7, "it ended, but outdated or retained instances remain, nodes were not drained, or something was " +
+				"not given back",
+		},
 		{Skipped, exitError, "the group was not started, because another one failed"},
 		{Detached, 0, "the refresh continues; the trigger did not wait for it"},
 		{Done, 0, "no outdated instance is left"},

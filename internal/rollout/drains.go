@@ -70,8 +70,8 @@ func (w wait) fits(timeout time.Duration) bool {
 }
 
 // timedOut are the instances for which the terminating hook has most likely timed out, in the order of their ids. An
-// agent that says that a node was drained has completed the hook. Without Kubernetes a single wait may be as long as the
-// timeout by chance: then all of them must be.
+// agent that says that a node was drained has completed the hook. Without Kubernetes a single wait may be as long as
+// the timeout by chance: then all of them must be.
 func (d *drains) timedOut(kubernetes bool) (ids []string) {
 	var longest time.Duration
 	for _, h := range d.hooks {
@@ -115,8 +115,8 @@ func (d *drains) judge(end ending, kubernetes bool) ending {
 			text.Plural(len(all), "instance was", "instances were"), text.First(all, mostNames))}
 	}
 	if ids := d.timedOut(kubernetes); len(ids) > 0 {
-		end = ending{report.Incomplete, end.message + fmt.Sprintf("; the terminating hooks of %s were not completed, and have "+
-			"timed out, so that nobody has drained their nodes: %s; find out with agent check why no agent handles the hooks",
+		end = ending{report.Incomplete, end.message + fmt.Sprintf("; the terminating hooks of %s were not completed, and "+
+			"have timed out, so that nobody has drained their nodes: %s; find out with agent check why no agent handles the hooks",
 			text.Count(len(ids), "instance"), text.First(ids, mostNames))}
 	}
 	return end

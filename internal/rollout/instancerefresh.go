@@ -55,6 +55,21 @@ func (r *instanceRefresh) attach(ctx context.Context, active *refresh.Refresh) (
 	return false, nil
 }
 
+// attachSince is attach to what is under way now, and that this run may have started then.
+func (r *instanceRefresh) attachSince(ctx context.Context, sent time.Time) (attached bool, err error) {
+	active, err := r.group.planner.activeRefresh(ctx, r.group.name)
+	switch {
+	case err != nil:
+		return false, err
+	case active != nil && r.isOwn(*active, sent):
+		r.setID(active.ID)
+		r.group.progress.note(refresh.OK, "%s: this run has started it, and the answer of AWS was lost",
+			describeActive(*active))
+		return true, nil
+	}
+	return r.attach(ctx, active)
+}
+
 // isOwn reports whether the refresh is the one that this run has asked for then, and that AWS has not confirmed: it has
 // the same target and preferences, and was started since, by a clock that may differ.
 func (r *instanceRefresh) isOwn(active refresh.Refresh, sent time.Time) bool {
@@ -228,16 +243,7 @@ func startRefresh(ctx context.Context, r *instanceRefresh) error {
 		if err := g.resolve(ctx); err != nil {
 			return err
 		}
-		active, err := g.planner.activeRefresh(ctx, g.name)
-		if err == nil && active != nil && r.isOwn(*active, sent) {
-			r.setID(active.ID)
-			g.progress.note(refresh.OK, "%s: this run has started it, and the answer of AWS was lost", describeActive(*active))
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if attached, err := r.attach(ctx, active); attached || err != nil {
+		if attached, err := r.attachSince(ctx, sent); attached || err != nil {
 			return err
 		}
 		if _, err := r.settle(ctx); err != nil {

@@ -367,11 +367,8 @@ func (p *Planner) refused(findings []refresh.Finding, a assessment, active *refr
 	case underWay && cfg.OnConflict == Attach:
 		return nil
 	}
-	for _, f := range findings {
-		allowed := f.Check != refresh.CheckTarget && slices.Contains(cfg.Allow, f.Check)
-		if f.Level != refresh.Refuse || allowed {
-			continue
-		}
+	mayBeAllowed := slices.DeleteFunc(slices.Clone(cfg.Allow), func(c string) bool { return c == refresh.CheckTarget })
+	for _, f := range refresh.Refused(findings, mayBeAllowed) {
 		checks = append(checks, f.Check)
 	}
 	return checks

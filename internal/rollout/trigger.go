@@ -100,7 +100,10 @@ func (t *Trigger) newGroup(p groupProgress, g refresh.Group, found survey) *grou
 	s := &state{policy: t.planner.policy, templates: found.templates, began: time.Now()}
 	s.update(g)
 	s.drains.read = found.at
-	one := &group{name: g.Name, cfg: t.cfg, planner: t.planner, state: s, progress: p, records: t.writer, seen: func(refresh.Group) {}}
+	one := &group{
+		name: g.Name, cfg: t.cfg, planner: t.planner, state: s, progress: p, records: t.writer,
+		seen: func(refresh.Group) {},
+	}
 	one.hours = hours{one, t.writer}
 	return one
 }

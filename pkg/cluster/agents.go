@@ -13,8 +13,8 @@ import (
 // mostAgents is how many Leases of agents are read.
 const mostAgents = 100
 
-// Agents returns the agents of the cluster whose Leases may be listed: all, or those in the own namespace, which is empty
-// where the process runs in no pod.
+// Agents returns the agents of the cluster whose Leases may be listed: all, or those in the own namespace, which is
+// empty where the process runs in no pod.
 func (v *View) Agents(ctx context.Context) (agents []lead.Agent, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

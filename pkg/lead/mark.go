@@ -53,8 +53,9 @@ func AgentOf(l *coordinationv1.Lease) (Agent, bool) {
 	if hooks := l.Annotations[hooksAnnotation]; hooks != "" {
 		a.Hooks = strings.Split(hooks, ",")
 	}
-	if s := l.Spec; s.RenewTime != nil && s.LeaseDurationSeconds != nil && s.HolderIdentity != nil && *s.HolderIdentity != "" {
-		a.Renewed, a.Holds = s.RenewTime.Time, time.Duration(*s.LeaseDurationSeconds)*time.Second
+	held := l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity != ""
+	if renewed, seconds := l.Spec.RenewTime, l.Spec.LeaseDurationSeconds; held && renewed != nil && seconds != nil {
+		a.Renewed, a.Holds = renewed.Time, time.Duration(*seconds)*time.Second
 	}
 	return a, true
 }
@@ -78,6 +79,7 @@ type marked struct {
 	mark *Mark // nil writes none.
 }
 
+// Leases returns the client of a namespace.
 func (m marked) Leases(namespace string) typed.LeaseInterface {
 	if m.mark == nil {
 		return m.LeasesGetter.Leases(namespace)

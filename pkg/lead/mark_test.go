@@ -64,9 +64,14 @@ func TestAnswers(t *testing.T) {
 		hook, target string
 		want         bool
 	}{
-		{byQueue, "any", queue, true}, {byQueue, "any", other, false}, {byQueue, "any", "", true},
-		{byQueue, "any", "arn:aws:sns:eu-central-1:123456789012:hooks", true}, {byQueue, "any", "nonsense", true},
-		{byName, "drain", other, true}, {byName, "upload-logs", queue, false}, {byName, "drain", "", true},
+		{byQueue, "any", queue, true},
+		{byQueue, "any", other, false},
+		{byQueue, "any", "", true},
+		{byQueue, "any", "arn:aws:sns:eu-central-1:123456789012:hooks", true},
+		{byQueue, "any", "nonsense", true},
+		{byName, "drain", other, true},
+		{byName, "upload-logs", queue, false},
+		{byName, "drain", "", true},
 	} {
 		if got := tt.mark.Answers(tt.hook, tt.target); got != tt.want {
 			t.Errorf("%v, %s to %q: %t", tt.mark.Hooks, tt.hook, tt.target, got)

@@ -204,8 +204,8 @@ func (r *Reader) describeAll(ctx context.Context) ([]described, error) {
 	})
 }
 
-// describeNamed reads the node groups. Those that nobody has named are left out while they are being deleted, or are gone
-// since they were listed.
+// describeNamed reads the node groups. Those that nobody has named are left out while they are being deleted, or are
+// gone since they were listed.
 func (r *Reader) describeNamed(ctx context.Context, names []string) ([]described, error) {
 	all, listed := make([]described, len(names)), len(r.request.Names) == 0
 	err := concurrently(ctx, len(names), func(ctx context.Context, i int) (err error) {

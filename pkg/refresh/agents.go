@@ -19,7 +19,8 @@ func (f Facts) ownHooks() []Hook {
 	if f.Agents == nil || f.Agents.Unknown != nil {
 		return f.Hooks
 	}
-	return slices.DeleteFunc(slices.Clone(f.Hooks), func(h Hook) bool { return !slices.Contains(f.Agents.Answered, h.Name) })
+	foreign := func(h Hook) bool { return !slices.Contains(f.Agents.Answered, h.Name) }
+	return slices.DeleteFunc(slices.Clone(f.Hooks), foreign)
 }
 
 // LaunchHook reports whether the group has a launch hook that an agent may answer.
@@ -27,20 +28,26 @@ func (f Facts) LaunchHook() bool {
 	return slices.ContainsFunc(f.ownHooks(), func(h Hook) bool { return !h.Terminating })
 }
 
-// ownName is a part of the names that the documentation gives hooks of agents.
-const ownName = "drain"
-
-func checkTerminatingHook(_ Group, f Facts) (Level, string) {
-	var names []string
-	for _, h := range f.Hooks {
+// terminating are the names of the terminating hooks.
+func terminating(hooks []Hook) (names []string) {
+	for _, h := range hooks {
 		if h.Terminating {
 			names = append(names, h.Name)
 		}
 	}
+	return names
+}
+
+// ownName is a part of the names that the documentation gives hooks of agents.
+const ownName = "drain"
+
+func checkTerminatingHook(_ Group, f Facts) (Level, string) {
+	names := terminating(f.Hooks)
 	own, unknown := longestHook(f.ownHooks()), f.Agents == nil || f.Agents.Unknown != nil
 	isOwn := func(name string) bool { return strings.Contains(name, ownName) }
+	staysThere := f.Mode == ModeStandby && f.Then != ThenTerminate && f.Then != ""
 	switch {
-	case len(names) == 0 && f.Mode == ModeStandby && (f.Then == ThenStop || f.Then == ThenKeep):
+	case len(names) == 0 && staysThere:
 		return Warn, fmt.Sprintf("the group has no terminating hook: --then %s terminates nothing, but trigger rollback "+
 			"would terminate new instances with their pods on them", f.Then)
 	case len(names) == 0:
@@ -52,16 +59,19 @@ func checkTerminatingHook(_ Group, f Facts) (Level, string) {
 	case own.Terminating:
 		return OK, fmt.Sprintf("the terminating hook %s waits until nodes are drained", own.Name)
 	}
-	const lost = "they would time out, and pods be killed: "
-	switch a := f.Agents; {
+	return Refuse, fmt.Sprintf("%s: they would time out, and pods would be killed; the terminating hooks are %s",
+		f.Agents.whyUnanswered(), list(names))
+}
+
+// whyUnanswered is why no agent answers the hooks, and what to do.
+func (a AgentFacts) whyUnanswered() string {
+	switch {
 	case len(a.Live) > 0:
-		return Refuse, fmt.Sprintf("no agent answers the terminating hooks %s; %sset HOOK_NAMES, or the target of the "+
-			"hooks; these agents run: %s", list(names), lost, list(a.Live))
+		return "no agent answers the terminating hooks (set HOOK_NAMES, or the target of the hooks; these agents run: " +
+			list(a.Live) + ")"
 	case len(a.Stopped) > 0:
-		return Refuse, fmt.Sprintf("no agent runs that answers the terminating hooks %s; %sits Lease was not renewed lately: %s",
-			list(names), lost, list(a.Stopped))
+		return "no agent runs that answers the terminating hooks (its Lease was not renewed lately: " + list(a.Stopped) + ")"
 	default:
-		return Refuse, fmt.Sprintf("no agent in the cluster has a Lease, so that nobody answers the terminating hooks %s; %s"+
-			"start one, or allow this check for one without leader election", list(names), lost)
+		return "no agent in the cluster has a Lease (start one, or allow this check for one without leader election)"
 	}
 }

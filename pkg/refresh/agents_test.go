@@ -23,7 +23,7 @@ func TestTerminatingHookOfAnAgent(t *testing.T) {
 	}{
 		"an agent answers it":                    {[]Hook{drain, ready}, &AgentFacts{Answered: []string{drain.Name, ready.Name}, Live: []string{"kube-system/node-drainer"}}, OK, drain.Name, true},
 		"beside a foreign one":                   {[]Hook{foreign, drain}, &AgentFacts{Answered: []string{drain.Name}, Live: []string{"a/b"}}, OK, drain.Name, false},
-		"a foreign one only":                     {[]Hook{foreign, ready}, &AgentFacts{Live: []string{"kube-system/node-drainer"}}, Refuse, "no agent answers the terminating hooks upload-logs", false},
+		"a foreign one only":                     {[]Hook{foreign, ready}, &AgentFacts{Live: []string{"kube-system/node-drainer"}}, Refuse, "no agent answers the terminating hooks (set HOOK_NAMES", false},
 		"the agent does not run":                 {[]Hook{drain}, &AgentFacts{Stopped: []string{"kube-system/node-drainer"}}, Refuse, "was not renewed lately: kube-system/node-drainer", false},
 		"no agent was ever there":                {[]Hook{drain}, &AgentFacts{}, Refuse, "no agent in the cluster has a Lease", false},
 		"not known, and the name is an agent's":  {[]Hook{drain, ready}, unknown, OK, drain.Name, true},

@@ -113,8 +113,8 @@ func Next(m Snapshot, p Pace) Step {
 
 // toRaise is by how much the desired capacity is to be raised next, up to the surge, but by no more than are outdated.
 // In steps it is raised until all of the surge is there. An autoscaler that has asked for more meanwhile may have left
-// no room for the rest; then the surge is what is there. Where the minimum size was raised, what it keeps of the surge is
-// the capacity that the owner wants from now on, and the surge comes on top of it if the maximum allows that.
+// no room for the rest; then the surge is what is there. Where the minimum size was raised, what it keeps of the surge
+// is the capacity that the owner wants from now on, and the surge comes on top of it if the maximum allows that.
 func (p Pace) toRaise(g Group, outdated int) int {
 	surge, _ := SurgeOf(g)
 	spare := surge.Left(g)

@@ -31,8 +31,8 @@ const (
 	HoldScaleDown  HoldKind = "scale-down"
 )
 
-// IsRecord reports whether the key is that of a tag by which the trigger records what it has changed, or that it works on
-// the group.
+// IsRecord reports whether the key is that of a tag by which the trigger records what it has changed, or that it works
+// on the group.
 func IsRecord(key string) bool {
 	records := []string{LeaseTag, SurgeTag, SuspendedTag, MaxTag, BegunTag}
 	return slices.Contains(records, key) || strings.HasPrefix(key, ProtectedTag) || strings.HasPrefix(key, StandbyTag)

@@ -158,8 +158,8 @@ func checkStandbyRoom(g Group, f Facts) (Level, string) {
 	needed := (len(StandbyOf(g)) + instances + standbyPerTag - 1) / standbyPerTag
 	switch {
 	case needed > MaxStandbyTags && instances > f.Batch:
-		return Refuse, fmt.Sprintf("%d instances are outdated, and %d can be kept in Standby at a time: use --then terminate, "+
-			"or name some by --instance", f.Outdated, MostStandby)
+		return Refuse, fmt.Sprintf("%d instances are outdated, and %d can be kept in Standby at a time: use --then "+
+			"terminate, or name some by --instance", f.Outdated, MostStandby)
 	case needed > MaxStandbyTags:
 		return Refuse, fmt.Sprintf("a batch is %d instances, and %d can be in Standby at a time: use a smaller --batch",
 			f.Batch, MostStandby)

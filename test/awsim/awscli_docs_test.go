@@ -85,7 +85,7 @@ func newShownPage(t *testing.T, page string) *shownPage {
 	must(t, s.AddInstance(groupName, shownInstance, "eu-central-1a"))
 	p := &shownPage{s, t, s.URL() + "/123456789012/" + shownQueue, t.TempDir(), nil}
 	if !isSetup {
-		s.SQS.CreateQueue(shownQueue, nil)
+		s.CreateQueue(shownQueue, nil)
 		must(t, s.PutRule(shownRule, s.QueueARN(p.queue), `{"source": ["aws.ec2"]}`))
 		must(t, s.PutHook(groupName, awsim.Hook{Name: shownHook}))
 	}
@@ -117,7 +117,7 @@ func (p *shownPage) prepareShell() {
 	policy, err := deploy.Fill("iam/queue", deploy.Example())
 	must(p.t, err)
 	write := func(name, text string) {
-		must(p.t, os.WriteFile(filepath.Join(p.dir, name), []byte(text), 0o700)) //nolint:gosec // programs
+		must(p.t, os.WriteFile(filepath.Join(p.dir, name), []byte(text), 0o700))
 	}
 	write("spot.json", spot)
 	write("policy.json", policy)
@@ -189,7 +189,7 @@ func (p *shownPage) isSetUp() {
 			p.t.Errorf("no %s in %s", part, attributes)
 		}
 	}
-	before := p.SQS.Queue(p.queue)
+	before := p.Queue(p.queue)
 	if all := before.Visible + before.InFlight; all != 2 {
 		p.t.Errorf("%d messages in the queue, want a test message of each hook", all)
 	}
