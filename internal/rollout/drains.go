@@ -116,7 +116,7 @@ func (d *drains) judge(end ending, kubernetes bool) ending {
 	}
 	if ids := d.timedOut(kubernetes); len(ids) > 0 {
 		end = ending{report.Incomplete, end.message + fmt.Sprintf("; the terminating hooks of %s were not completed, and "+
-			"have timed out, so that nobody has drained their nodes: %s; find out with agent check why no agent handles the hooks",
+			"have timed out, so that nobody has drained their nodes: %s; agent check finds out why no agent handles the hooks",
 			text.Count(len(ids), "instance"), text.First(ids, mostNames))}
 	}
 	return end

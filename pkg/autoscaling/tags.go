@@ -63,8 +63,8 @@ func (w tagger) Forget(group string) {
 
 // Restore writes again those of the remembered tags that the group, as it was described, has not: another client has
 // removed them, as infrastructure as code does with tags that it does not know. It returns the group with them, and
-// their keys. It restores nothing when the lease that was written last has expired, or another trigger has the group's: that
-// one may have given back what they record.
+// their keys. It restores nothing when the lease that was written last has expired, or another trigger has the group's:
+// that one may have given back what they record.
 func (w tagger) Restore(ctx context.Context, g refresh.Group) (refresh.Group, []string, error) {
 	w.tags.mu.Lock()
 	missing := maps.Clone(w.tags.of[g.Name])

@@ -40,7 +40,7 @@ type Target struct {
 	Newer string // That the template has a newer version than the group's number, and what to do; else empty.
 
 	AsWritten        Source // The same with $Latest and $Default as they were written.
-	FromGroup        bool   // It is the group's own source: neither another version nor a number for $Latest was requested.
+	FromGroup        bool   // It is the group's own source: no other version, nor a number for $Latest, was requested.
 	ImageIsParameter bool   // An AMI of it is a Systems Manager parameter, which may change.
 
 	Nodes *NodeVersion // Of ModeNodegroup: what the nodes are to have; else nil.
