@@ -59,7 +59,11 @@ func checkTerminatingHook(_ Group, f Facts) (Level, string) {
 	case own.Terminating:
 		return OK, fmt.Sprintf("the terminating hook %s waits until nodes are drained", own.Name)
 	}
-	return Refuse, fmt.Sprintf("%s: they would time out, and pods would be killed; the terminating hooks are %s",
+	level := Refuse
+	if len(f.Agents.Live)+len(f.Agents.Stopped) == 0 { // An agent without leader election has no Lease.
+		level = Warn
+	}
+	return level, fmt.Sprintf("%s: they would time out, and pods would be killed; the terminating hooks are %s",
 		f.Agents.whyUnanswered(), list(names))
 }
 
@@ -72,6 +76,6 @@ func (a AgentFacts) whyUnanswered() string {
 	case len(a.Stopped) > 0:
 		return "no agent runs that answers the terminating hooks (its Lease was not renewed lately: " + list(a.Stopped) + ")"
 	default:
-		return "no agent in the cluster has a Lease (start one, or allow this check for one without leader election)"
+		return "no agent in the cluster has a Lease (start one, unless it runs without leader election)"
 	}
 }

@@ -25,7 +25,7 @@ func TestTerminatingHookOfAnAgent(t *testing.T) {
 		"beside a foreign one":                   {[]Hook{foreign, drain}, &AgentFacts{Answered: []string{drain.Name}, Live: []string{"a/b"}}, OK, drain.Name, false},
 		"a foreign one only":                     {[]Hook{foreign, ready}, &AgentFacts{Live: []string{"kube-system/node-drainer"}}, Refuse, "no agent answers the terminating hooks (set HOOK_NAMES", false},
 		"the agent does not run":                 {[]Hook{drain}, &AgentFacts{Stopped: []string{"kube-system/node-drainer"}}, Refuse, "was not renewed lately: kube-system/node-drainer", false},
-		"no agent was ever there":                {[]Hook{drain}, &AgentFacts{}, Refuse, "no agent in the cluster has a Lease", false},
+		"no agent was ever there":                {[]Hook{drain}, &AgentFacts{}, Warn, "no agent in the cluster has a Lease", false},
 		"not known, and the name is an agent's":  {[]Hook{drain, ready}, unknown, OK, drain.Name, true},
 		"not known, and the name is another's":   {[]Hook{foreign}, unknown, Warn, "upload-logs", false},
 		"without Kubernetes, of the own name":    {[]Hook{drain}, nil, OK, drain.Name, false},
