@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/node-drainer/node-drainer/pkg/lead"
@@ -13,16 +12,23 @@ import (
 // mostAgents is how many Leases of agents are read.
 const mostAgents = 100
 
-// Agents returns the agents of the cluster whose Leases may be listed: all, or those in the own namespace, which is
-// empty where the process runs in no pod.
+// Agents returns the agents whose Leases are in the own namespace, which is empty where the process runs in no pod. If
+// there is none, it returns those of the cluster.
 func (v *View) Agents(ctx context.Context) (agents []lead.Agent, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	options := metav1.ListOptions{LabelSelector: lead.AgentLabel, Limit: mostAgents}
-	list, err := v.client.CoordinationV1().Leases(metav1.NamespaceAll).List(ctx, options)
-	if apierrors.IsForbidden(err) && v.Namespace != "" {
-		list, err = v.client.CoordinationV1().Leases(v.Namespace).List(ctx, options)
+	if v.Namespace != "" {
+		agents, err = v.agentsIn(ctx, v.Namespace)
 	}
+	if len(agents) > 0 {
+		return agents, err
+	}
+	return v.agentsIn(ctx, metav1.NamespaceAll)
+}
+
+func (v *View) agentsIn(ctx context.Context, namespace string) (agents []lead.Agent, err error) {
+	options := metav1.ListOptions{LabelSelector: lead.AgentLabel, Limit: mostAgents}
+	list, err := v.client.CoordinationV1().Leases(namespace).List(ctx, options)
 	if err != nil {
 		return nil, fmt.Errorf("list the Leases of agents: %w", err)
 	}

@@ -26,7 +26,7 @@ func agentLease(namespace string, labels map[string]string) *coordinationv1.Leas
 	}
 }
 
-// TestAgents: all agents are found where that is allowed, else those in the own namespace.
+// TestAgents: the agents of the own namespace are found, and without any those of the cluster, where that is allowed.
 func TestAgents(t *testing.T) {
 	t.Parallel()
 	labels := map[string]string{lead.AgentLabel: "true"}
@@ -37,7 +37,9 @@ func TestAgents(t *testing.T) {
 		err       bool
 	}{
 		"all may be listed": {"", false, 2, false}, "those of the own namespace": {"kube-system", true, 1, false},
-		"none, and in no pod": {"", true, 0, true},
+		"none, and in no pod":       {"", true, 0, true},
+		"none in the own namespace": {"other", false, 2, false}, "nor elsewhere": {"other", true, 0, true},
+		"enough in the own namespace": {"drain", false, 1, false},
 	} {
 		client := fake.NewClientset(agentLease("kube-system", labels), agentLease("drain", labels), agentLease("other", nil))
 		client.PrependReactor("list", "leases", func(a ktesting.Action) (bool, runtime.Object, error) {
