@@ -31,7 +31,7 @@ func (g *githubReporter) Plan(plans []Plan) {
 }
 
 // Show writes the changes, and annotations for notes.
-func (g *githubReporter) Show(r Rollout) { g.report(g.nextLines(r)) }
+func (g *githubReporter) Show(r Rollout) { g.report(g.next(r)) }
 
 // End writes the last changes and the outcome of each group, the latter also as annotations.
 func (g *githubReporter) End(r Rollout) {

@@ -134,27 +134,6 @@ func TestJSONEscapes(t *testing.T) {
 	}
 }
 
-// TestOutcomeOnce: the message of a group is written at its end, and only once if that ends the rollout.
-func TestOutcomeOnce(t *testing.T) {
-	t.Parallel()
-	ended := Group{Name: "blue", Outcome: Error, Message: "denied"}
-	for name, tt := range map[string]struct {
-		groups []Group
-		want   int
-	}{
-		"another group goes on": {[]Group{ended, {Name: "green"}}, 1},
-		"all have ended":        {[]Group{ended}, 0},
-	} {
-		for _, format := range []string{"text", "github"} {
-			var out strings.Builder
-			reporters(&out)[format].Show(Rollout{At: at(1), Started: started, Groups: tt.groups})
-			if got := strings.Count(out.String(), "denied"); got != tt.want {
-				t.Errorf("%s: before the end %s writes the message %d times:\n%s", name, format, got, &out)
-			}
-		}
-	}
-}
-
 func TestHeartbeat(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder

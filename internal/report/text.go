@@ -2,7 +2,6 @@ package report
 
 import (
 	"cmp"
-	"slices"
 
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
@@ -32,13 +31,7 @@ func (t *textReporter) Note(group string, n Note) {
 }
 
 // Show writes the changes.
-func (t *textReporter) Show(r Rollout) { t.report(t.nextLines(r)) }
-
-// nextLines returns the changes, without outcomes when all groups have ended: End follows, and has them.
-func (t *textReporter) nextLines(r Rollout) []change {
-	running := slices.ContainsFunc(r.Groups, func(g Group) bool { return g.Outcome == "" })
-	return slices.DeleteFunc(t.next(r), func(c change) bool { return c.kind == kindOutcome && !running })
-}
+func (t *textReporter) Show(r Rollout) { t.report(t.next(r)) }
 
 func (t *textReporter) report(found []change) {
 	for _, c := range found {

@@ -78,7 +78,12 @@ func Own() []rbacv1.PolicyRule {
 // Events on it.
 func Watch() []rbacv1.PolicyRule {
 	events := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}}
-	return append(lease("node-drainer-watch"), events)
+	return append(append(lease("node-drainer-watch"), TriggerOwn()...), events)
+}
+
+// TriggerOwn is what the trigger may do in its own namespace.
+func TriggerOwn() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"list"}}}
 }
 
 func lease(name string) []rbacv1.PolicyRule {

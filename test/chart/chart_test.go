@@ -156,6 +156,8 @@ func TestRules(t *testing.T) {
 		"Lease": cmp.Diff(agentrules.Own(), rules("Role", "node-drainer")),
 		"trigger": cmp.Diff(agentrules.Trigger(),
 			rules("ClusterRole", "node-drainer-trigger:agents", "--set", "trigger.enabled=true")),
+		"Leases of agents": cmp.Diff(agentrules.TriggerOwn(),
+			rules("Role", "node-drainer-trigger", "--set", "trigger.enabled=true")),
 		"watch": cmp.Diff(agentrules.Trigger(), rules("ClusterRole", "node-drainer-watch:agents", "--set", watching)),
 		"Lease and Events of the watch": cmp.Diff(agentrules.Watch(),
 			rules("Role", "node-drainer-watch", "--set", watching)),

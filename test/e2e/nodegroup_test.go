@@ -218,7 +218,7 @@ func TestNodegroupWaves(t *testing.T) {
 	n.startAgent()
 	n.serve("api", 4, "1")
 	n.run("--all-nodegroups", "--parallel-asgs", "0").waitExit(0,
-		`(?s)`+n.scaling["first"]+` .* done: 2 instances replaced.*`+n.scaling["after"]+` +node group update \S+ started.*done\s+2 instances replaced`)
+		`(?s)`+n.scaling["first"]+` .* done: 2 instances replaced.*`+n.scaling["after"]+` +node group update \S+ started.*done:\s+2 instances replaced`)
 	n.expectUpdated("first", 2, 2)
 	n.expectUpdated("after", 2, 2)
 }

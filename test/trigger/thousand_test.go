@@ -41,7 +41,7 @@ func TestPlanOfAThousandGroups(t *testing.T) {
 			outdated int
 			calls    int
 			takes    time.Duration
-		}{{"up-to-date", 0, 11, 0}, {"outdated", groups, 2011, 499500 * time.Millisecond}} {
+		}{{"up-to-date", 0, 12, 0}, {"outdated", groups, 2012, 499500 * time.Millisecond}} {
 			if tt.outdated > 0 {
 				w.newVersion(2)
 			}
