@@ -286,7 +286,7 @@ func TestTheRules(t *testing.T) {
 	for who, rules := range map[string][]rbacv1.PolicyRule{ // test/chart compares them with the chart.
 		"agent": slices.Concat(agentrules.All(), agentrules.Restarts(), agentrules.Own(), agentrules.Surges(),
 			agentrules.SurgeRecords()),
-		"trigger": append(agentrules.Trigger(), agentrules.TriggerTaints()...),
+		"trigger": slices.Concat(agentrules.Trigger(), agentrules.TriggerTaints(), agentrules.TriggerOwn()),
 		"watch":   agentrules.Watch(),
 	} {
 		for _, rule := range rules {
