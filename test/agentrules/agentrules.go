@@ -83,7 +83,9 @@ func Watch() []rbacv1.PolicyRule {
 
 // TriggerOwn is what the trigger may do in its own namespace.
 func TriggerOwn() []rbacv1.PolicyRule {
-	return []rbacv1.PolicyRule{{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"list"}}}
+	return []rbacv1.PolicyRule{{
+		APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"list"},
+	}}
 }
 
 func lease(name string) []rbacv1.PolicyRule {
