@@ -82,6 +82,7 @@ func guards() []guard {
 		{aws + "/service/cloudwatch", and("pkg/cloudwatch")},
 		{aws + "/service/eventbridge", and("pkg/eventbridge")},
 		{aws + "/service/eks", and("pkg/nodegroup")},
+		{aws + "/service/ssm", and("pkg/nodegroup")},
 		{"k8s.io", kubernetes},
 		{"sigs.k8s.io", kubernetes},
 		{"github.com/rs/zerolog", and("internal/observe")},

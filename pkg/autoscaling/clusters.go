@@ -2,7 +2,6 @@ package autoscaling
 
 import (
 	"context"
-	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	sdk "github.com/aws/aws-sdk-go-v2/service/autoscaling"
@@ -19,14 +18,9 @@ func (g *Groups) Clusters(ctx context.Context, group string) ([]string, error) {
 }
 
 func (g *Groups) readClusters(ctx context.Context, group string) ([]string, error) {
-	var names []string
-	err := eachTag(ctx, g.api, group, func(key, value string) {
-		if name := refresh.ClusterOf(key, value); name != "" {
-			names = append(names, name)
-		}
-	})
-	slices.Sort(names)
-	return slices.Compact(names), err
+	tags := map[string]string{}
+	err := eachTag(ctx, g.api, group, func(key, value string) { tags[key] = value })
+	return refresh.ClustersOf(tags), err
 }
 
 // eachTag calls visit with each tag of the group.
@@ -44,7 +38,7 @@ func eachTag(
 	})
 }
 
-// clusterFilters select the groups of which ClusterOf returns the cluster. AWS joins the filters of one call
+// clusterFilters select the groups of which refresh.ClusterOf returns the cluster. AWS joins the filters of one call
 // by AND, so each has a call of its own.
 func clusterFilters(cluster string) []types.Filter {
 	return []types.Filter{

@@ -128,12 +128,8 @@ func toInspected(g types.AutoScalingGroup) InspectedGroup {
 	for _, t := range g.Tags {
 		key, value := aws.ToString(t.Key), aws.ToString(t.Value)
 		out.Tags[key] = value
-		if name := refresh.ClusterOf(key, value); name != "" {
-			out.Clusters = append(out.Clusters, name)
-		}
 	}
-	slices.Sort(out.Clusters)
-	out.Clusters = slices.Compact(out.Clusters)
+	out.Clusters = refresh.ClustersOf(out.Tags)
 	for _, one := range g.Instances {
 		out.Instances = append(out.Instances, aws.ToString(one.InstanceId))
 	}
