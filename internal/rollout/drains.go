@@ -16,7 +16,6 @@ import (
 type drains struct {
 	hooks []refresh.Hook
 	waits map[string]*wait // by instance
-	read  time.Time        // when the group was described last
 }
 
 // wait is how long an instance waited for its terminating hooks, between two reads each.
@@ -27,10 +26,8 @@ type wait struct {
 	left          string    // Which pods the drain has left, as the agent says; empty if none.
 }
 
-const waitingState = "Terminating:Wait"
-
-// see keeps what a read of the group shows of its old instances.
-func (d *drains) see(g refresh.Group, old map[string]bool, nodes nodeIndex, now time.Time) {
+// see keeps what a read of the group shows of its old instances. The one before was at the time before.
+func (d *drains) see(g refresh.Group, old map[string]bool, nodes nodeIndex, before, now time.Time) {
 	if d.waits == nil {
 		d.waits = map[string]*wait{}
 	}
@@ -39,12 +36,13 @@ func (d *drains) see(g refresh.Group, old map[string]bool, nodes nodeIndex, now 
 		if !old[i.ID] {
 			continue
 		}
-		if i.State == waitingState && d.waits[i.ID] == nil {
-			d.waits[i.ID] = &wait{before: d.read, first: now}
+		if waiting[i.ID] = i.AwaitsHook(); !waiting[i.ID] {
+			continue
 		}
-		if waiting[i.ID] = i.State == waitingState; waiting[i.ID] {
-			d.waits[i.ID].last = now
+		if d.waits[i.ID] == nil {
+			d.waits[i.ID] = &wait{before: before, first: now}
 		}
+		d.waits[i.ID].last = now
 	}
 	for id, w := range d.waits {
 		if n := nodes.of(id); n != nil && n.Drain != nil {
@@ -57,7 +55,6 @@ func (d *drains) see(g refresh.Group, old map[string]bool, nodes nodeIndex, now 
 			w.after = now
 		}
 	}
-	d.read = now
 }
 
 // slowTimeout is by how much later than its timeout Auto Scaling may end a lifecycle action.

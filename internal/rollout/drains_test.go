@@ -31,7 +31,7 @@ func TestDrainsThatNobodyEnded(t *testing.T) {
 		"pods are left":                                      {[]time.Duration{20 * time.Second, 30 * time.Second}, left, true, "i-2 (1 of 3 pods is left)"},
 		"none has waited":                                    {nil, "", false, ""},
 	} {
-		nodes, now := &fakeCluster{drained: map[string]cluster.Drain{}}, time.Unix(0, 0)
+		nodes, before, now := &fakeCluster{drained: map[string]cluster.Drain{}}, time.Time{}, time.Unix(0, 0)
 		d := drains{hooks: []refresh.Hook{
 			{Name: "drain", Terminating: true, HeartbeatTimeout: time.Minute}, {Name: "ready", HeartbeatTimeout: time.Hour},
 		}}
@@ -41,8 +41,8 @@ func TestDrainsThatNobodyEnded(t *testing.T) {
 		}
 		instances := []refresh.Instance{instance("i-1", "1"), instance("i-2", "1"), draining("i-9")}
 		see := func() {
-			d.see(refresh.Group{Instances: instances}, old, index, now)
-			now = now.Add(5 * time.Second)
+			d.see(refresh.Group{Instances: instances}, old, index, before, now)
+			before, now = now, now.Add(5*time.Second)
 		}
 		see()
 		for n, waits := range tt.waits {

@@ -306,6 +306,7 @@ func (a fakeWrites) Release(ctx context.Context, g refresh.Group, _ ...string) (
 func (n *fakeCluster) Agents(context.Context) ([]lead.Agent, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.listed++
 	if n.agents == nil {
 		return nil, errors.New("forbidden")
 	}
@@ -323,6 +324,7 @@ type fakeCluster struct {
 	blocked map[string]cluster.Load // by the names of nodes
 	drained map[string]cluster.Drain
 	agents  []lead.Agent // nil is forbidden.
+	listed  int          // how often they were
 }
 
 func (n *fakeCluster) Stale() error {

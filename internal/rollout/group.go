@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/report"
@@ -23,7 +24,7 @@ type group struct {
 	seen     func(refresh.Group) // is given what is described
 	gates    *gates              // of a rollout; nil otherwise
 	newNodes *scaleDown          // of a rollout; nil otherwise
-	restored bool                // Tags were written again.
+	restored atomic.Bool         // Tags were written again; the renewals of the lease read the group, too.
 	stale    bool                // The nodes were stale when the group was described last.
 
 	evictions *evictions // of a node group update that is followed; nil otherwise
@@ -37,8 +38,7 @@ func (g *group) describe(ctx context.Context) error {
 	}
 	if err == nil {
 		g.seen(now)
-		g.state.update(now)
-		g.state.drains.see(now, g.state.old, g.state.policy.nodes, time.Now())
+		g.state.described(now, time.Now())
 		g.warnOfStaleNodes()
 		g.newNodes.disable(ctx)
 	}
@@ -53,8 +53,7 @@ func (g *group) read(ctx context.Context) (refresh.Group, error) {
 		return now, err
 	}
 	now, restored, err := g.records.Restore(ctx, now)
-	if len(restored) > 0 && !g.restored {
-		g.restored = true
+	if len(restored) > 0 && !g.restored.Swap(true) {
 		g.progress.note(refresh.Warn, "written again, since somebody has removed them: the tags %s; infrastructure as code "+
 			"must ignore the tags whose keys begin with node-drainer.io/ (docs/trigger.md)", strings.Join(restored, ", "))
 	}

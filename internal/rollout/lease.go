@@ -60,7 +60,7 @@ func (l *lease) acquire(ctx context.Context, attached bool) (leased context.Cont
 	if !changed && !g.cfg.holdsAny() {
 		return ctx, false, nil
 	}
-	if time.Since(g.state.drains.read) > leaseSettles/2 { // Another trigger may have begun since.
+	if time.Since(g.state.readAt) > leaseSettles/2 { // Another trigger may have begun since.
 		if err := g.retry(ctx, g.describe); err != nil {
 			return ctx, false, err
 		}

@@ -156,13 +156,24 @@ func (p *Planner) activeRefresh(ctx context.Context, group string) (*refresh.Ref
 	return nil, err
 }
 
-// loads reads which pods run on the nodes of the groups that have outdated instances.
-func (p *Planner) loads(
+// inCluster is what is read from Kubernetes for all groups at once.
+type inCluster struct {
+	loads  map[string]cluster.Load      // Of nodes; without those that could not be listed.
+	agents func() ([]lead.Agent, error) // Lists them when it is called first.
+}
+
+// inCluster reads which pods run on the nodes of the groups that have outdated instances. If that fails, the rest is
+// returned beside the error.
+func (p *Planner) inCluster(
 	ctx context.Context, groups []refresh.Group, found []assessment,
-) (map[string]cluster.Load, error) {
+) (in inCluster, err error) {
+	if p.policy.nodes.cluster == nil {
+		return in, nil
+	}
+	in.agents = sync.OnceValues(func() ([]lead.Agent, error) { return p.policy.nodes.cluster.Agents(ctx) })
 	var nodes []string
 	for n, g := range groups {
-		if len(found[n].outdated()) == 0 { // There are no pods to be moved.
+		if len(found[n].outdated()) == 0 {
 			continue
 		}
 		for _, i := range g.Instances {
@@ -171,15 +182,15 @@ func (p *Planner) loads(
 			}
 		}
 	}
-	if len(nodes) == 0 {
-		return nil, nil
+	if len(nodes) > 0 {
+		in.loads, err = p.policy.nodes.cluster.Loads(ctx, nodes)
 	}
-	return p.policy.nodes.cluster.Loads(ctx, nodes)
+	return in, err
 }
 
 // facts reads what the preflight decides on, besides the active refresh.
 func (p *Planner) facts(
-	ctx context.Context, g refresh.Group, a assessment, loads map[string]cluster.Load, active *refresh.Refresh,
+	ctx context.Context, g refresh.Group, a assessment, in inCluster, active *refresh.Refresh,
 ) (refresh.Facts, error) {
 	hooks, err := p.reader.Hooks(ctx, g.Name)
 	if err != nil {
@@ -193,11 +204,11 @@ func (p *Planner) facts(
 	if p.policy.nodes.cluster == nil {
 		return f, nil
 	}
-	agents, err := p.policy.nodes.cluster.Agents(ctx)
+	agents, err := in.agents()
 	f.Agents = agentFacts(agents, err, g, hooks, time.Now())
-	f.Cluster, f.LongestGrace = p.clusterFacts(g, a, loads)
+	f.Cluster, f.LongestGrace = p.clusterFacts(g, a, in.loads)
 	if g.Nodegroup != nil {
-		f.Cluster.Single, f.Cluster.SingleUnknown = p.policy.nodes.cluster.SinglePods(ctx, p.loadsOf(g, loads))
+		f.Cluster.Single, f.Cluster.SingleUnknown = p.policy.nodes.cluster.SinglePods(ctx, p.loadsOf(g, in.loads))
 	}
 	return f, ctx.Err()
 }
@@ -256,7 +267,7 @@ func (p *Planner) plans(ctx context.Context, s survey, progress func(read, of in
 		found[i] = p.policy.assess(g, s.templates, now)
 	}
 	plans := make([]report.Plan, len(s.groups))
-	loads, unlistable := p.loads(ctx, s.groups, found)
+	in, unlistable := p.inCluster(ctx, s.groups, found)
 	if ctx.Err() != nil {
 		return nil, unlistable
 	}
@@ -266,7 +277,7 @@ func (p *Planner) plans(ctx context.Context, s survey, progress func(read, of in
 	read := 0
 	for i, g := range s.groups {
 		work.Go(func() error {
-			plan, err := p.plan(ctx, g, found[i], loads)
+			plan, err := p.plan(ctx, g, found[i], in)
 			if unlistable != nil && len(plan.Findings) > 0 {
 				plan.Findings = withUnlisted(plan.Findings, unlistable)
 			}
@@ -324,7 +335,7 @@ func withUnlisted(findings []refresh.Finding, err error) []refresh.Finding {
 }
 
 func (p *Planner) plan(
-	ctx context.Context, g refresh.Group, a assessment, loads map[string]cluster.Load,
+	ctx context.Context, g refresh.Group, a assessment, in inCluster,
 ) (report.Plan, error) {
 	plan := report.Plan{
 		Group: g.Name, Mode: p.policy.cfg.Mode, Nodegroup: g.ManagedNodegroup(), Target: a.target.Text,
@@ -333,7 +344,7 @@ func (p *Planner) plan(
 		Reasons: a.nodegroup, Instances: []report.Planned{}, Findings: []refresh.Finding{}, // empty, not null, in JSON
 	}
 	for _, i := range g.Instances {
-		plan.Instances = append(plan.Instances, p.planned(i, a.verdicts[i.ID], loads))
+		plan.Instances = append(plan.Instances, p.planned(i, a.verdicts[i.ID], in.loads))
 	}
 	if !plan.IsDue() && a.target.Problem == "" {
 		return plan, nil
@@ -342,7 +353,7 @@ func (p *Planner) plan(
 	if err != nil {
 		return plan, err
 	}
-	facts, err := p.facts(ctx, g, a, loads, active)
+	facts, err := p.facts(ctx, g, a, in, active)
 	if err != nil {
 		return plan, err
 	}

@@ -1,11 +1,13 @@
 package rollout
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"testing/synctest"
 
 	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/pkg/lead"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -78,6 +80,33 @@ func TestInstanceThatIsInNoGroup(t *testing.T) {
 		a.group.Tags = map[string]string{refresh.BegunTag: refresh.Begun{Target: "lt-1/2"}.String()}
 		if _, err := NewPlanner(cfg, a, nil).Plan(t.Context(), func(int, int) {}); err != nil {
 			t.Errorf("continued: %v", err)
+		}
+	})
+}
+
+// severalGroups has the group of a fakeAWS three times, under other names.
+type severalGroups struct{ *fakeAWS }
+
+func (s severalGroups) Find(ctx context.Context, selection refresh.Selection) ([]refresh.Group, error) {
+	var all []refresh.Group
+	for _, name := range []string{"a", "b", "c"} {
+		found, err := s.fakeAWS.Find(ctx, selection)
+		if err != nil {
+			return nil, err
+		}
+		found[0].Name = name
+		all = append(all, found...)
+	}
+	return all, nil
+}
+
+// TestAgentsAreListedOnce: a plan of many groups lists the Leases of agents once.
+func TestAgentsAreListedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := &fakeCluster{agents: []lead.Agent{}}
+		plans, err := NewPlanner(defaults(), severalGroups{newFakeAWS(2)}, nodes).Plan(t.Context(), func(int, int) {})
+		if err != nil || len(plans) != 3 || nodes.listed != 1 {
+			t.Errorf("%d plans listed them %d times: %v", len(plans), nodes.listed, err)
 		}
 	})
 }

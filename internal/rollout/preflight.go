@@ -35,11 +35,11 @@ func (p *preflight) check(ctx context.Context, active *refresh.Refresh) error {
 
 func (p *preflight) facts(ctx context.Context, a assessment, active *refresh.Refresh) (refresh.Facts, error) {
 	g := p.group
-	loads, err := g.planner.loads(ctx, []refresh.Group{g.state.group}, []assessment{a})
+	in, err := g.planner.inCluster(ctx, []refresh.Group{g.state.group}, []assessment{a})
 	if err != nil { // The rollout does not need the cluster: AWS and the agent do the work.
 		g.progress.note(refresh.Warn, "the pods on the group's nodes cannot be listed: %v", err)
 	}
-	facts, err := g.planner.facts(ctx, g.state.group, a, loads, active)
+	facts, err := g.planner.facts(ctx, g.state.group, a, in, active)
 	g.state.drains.hooks = facts.Hooks
 	g.state.noLaunchHook = err == nil && !facts.LaunchHook()
 	return facts, err
@@ -65,12 +65,21 @@ func (p *preflight) checkAttached(ctx context.Context, active *refresh.Refresh) 
 // warn shows those of the findings that are not OK, once.
 func (p *preflight) warn(findings []refresh.Finding) {
 	for _, f := range findings {
-		text := f.Check + ": " + f.Text
+		text := describe(f)
 		if f.Level != refresh.OK && !p.warned[text] {
 			p.warned[text] = true
 			p.group.progress.note(refresh.Warn, "%s", text)
 		}
 	}
+}
+
+// describe is the findings on one line.
+func describe(findings ...refresh.Finding) string {
+	texts := make([]string, len(findings))
+	for n, f := range findings {
+		texts[n] = f.Check + ": " + f.Text
+	}
+	return strings.Join(texts, "; ")
 }
 
 // apply shows what the preflight found, and returns an error if it must not start.
@@ -81,15 +90,11 @@ func (p *preflight) apply(findings []refresh.Finding) error {
 	if len(refused) == 0 {
 		return nil
 	}
-	var why []string
-	for _, f := range refused {
-		why = append(why, f.Check+": "+f.Text)
-	}
 	changed := "nothing was changed: "
 	if p.cancelled {
 		changed = "nothing was started: "
 	}
-	end := &endError{report.Refused, changed + strings.Join(why, "; ")}
+	end := &endError{report.Refused, changed + describe(refused...)}
 	if len(refused) == 1 && refused[0].Check == refresh.CheckActive {
 		end.outcome = report.Conflict
 	}

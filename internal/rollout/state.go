@@ -17,6 +17,7 @@ type state struct {
 	group     refresh.Group // as described last
 	templates refresh.Templates
 	began     time.Time
+	readAt    time.Time // when the group was described
 	target    refresh.Target
 	old       map[string]bool // the instances to be replaced, as counted at the start
 	behind    bool            // The managed node group was outdated then.
@@ -40,6 +41,13 @@ func (s *state) update(g refresh.Group) {
 		i.ImageID = cmp.Or(i.ImageID, before[i.ID].ImageID)
 	}
 	s.group = g
+}
+
+// described keeps a new description of the group.
+func (s *state) described(g refresh.Group, now time.Time) {
+	s.update(g)
+	s.drains.see(g, s.old, s.policy.nodes, s.readAt, now)
+	s.readAt = now
 }
 
 // assess judges the group as it was described last, at the time when the run began: no instance becomes too

@@ -97,9 +97,8 @@ func (t *Trigger) each(
 }
 
 func (t *Trigger) newGroup(p groupProgress, g refresh.Group, found survey) *group {
-	s := &state{policy: t.planner.policy, templates: found.templates, began: time.Now()}
+	s := &state{policy: t.planner.policy, templates: found.templates, began: time.Now(), readAt: found.at}
 	s.update(g)
-	s.drains.read = found.at
 	one := &group{
 		name: g.Name, cfg: t.cfg, planner: t.planner, state: s, progress: p, records: t.writer,
 		seen: func(refresh.Group) {},

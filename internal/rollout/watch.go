@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/report"
@@ -256,20 +255,17 @@ func (w *Watcher) waiting(g refresh.Group, a assessment) string {
 
 // mayStart reports whether the rollout may start, or follow a refresh. A refusal is noted once.
 func (w *Watcher) mayStart(plan report.Plan) bool {
-	var why []string
-	for _, f := range plan.Findings {
-		if slices.Contains(plan.Refused, f.Check) {
-			why = append(why, f.Check+": "+f.Text)
-		}
-	}
+	why := describe(slices.DeleteFunc(slices.Clone(plan.Findings), func(f refresh.Finding) bool {
+		return !slices.Contains(plan.Refused, f.Check)
+	})...)
 	switch {
 	case len(plan.Refused) == 0:
 		w.notes.forget(plan.Group)
 		return true
 	case plan.Expected() == report.Conflict:
-		w.notes.once(plan.Group, "not started: "+strings.Join(why, "; "))
+		w.notes.once(plan.Group, "not started: "+why)
 	default:
-		w.notes.once(plan.Group, "refused by the preflight: "+strings.Join(why, "; "))
+		w.notes.once(plan.Group, "refused by the preflight: "+why)
 	}
 	return false
 }

@@ -156,8 +156,14 @@ func (i Instance) Terminating() bool {
 // Draining reports whether a terminating hook may still hold the instance, so that its node may have pods
 // left.
 func (i Instance) Draining() bool {
-	return i.leaving() == "Terminating" || i.leaving() == "Terminating:Wait"
+	return i.leaving() == "Terminating" || i.leaving() == terminatingWait
 }
+
+// terminatingWait is the lifecycle state in which terminating hooks hold an instance.
+const terminatingWait = "Terminating:Wait"
+
+// AwaitsHook reports whether a terminating hook holds the instance, which is not one of the warm pool.
+func (i Instance) AwaitsHook() bool { return i.State == terminatingWait }
 
 // Retained reports whether the instance was kept when its termination was abandoned. It stays until a user
 // terminates it. Source: InstanceLifecyclePolicy in the API reference.
