@@ -81,6 +81,7 @@ type nodegroup struct {
 	createdAt  time.Time
 	modifiedAt time.Time
 	updates    []*update
+	raised     int // By how much updates have raised the sizes, without what they have taken back.
 }
 
 // CreateCluster creates a cluster of a Kubernetes version such as 1.31, or gives an existing one this version.
@@ -229,6 +230,16 @@ func (s EKS) SetHealth(cluster, name string, issues ...HealthIssue) error {
 		ng.issues = slices.Clone(issues)
 		return nil
 	})
+}
+
+// Raised returns by how much updates of a node group have raised its maximum and desired capacity and not taken them
+// back: an update that runs, one that failed, and one that found that somebody else scaled up.
+func (s EKS) Raised(cluster, name string) (by int, err error) {
+	err = s.asg.managed.change(cluster, name, func(ng *nodegroup) error {
+		by = ng.raised
+		return nil
+	})
+	return by, err
 }
 
 // change is update for one node group, which must exist.

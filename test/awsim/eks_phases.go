@@ -88,6 +88,7 @@ func (r updateRun) scaleUp(by int) bool {
 	r.update(func() {
 		g := r.ng.group
 		g.max += by
+		r.ng.raised += by
 		r.setDesired(g, g.desired+by)
 	})
 	if !r.waitForNodes() {
@@ -229,6 +230,7 @@ func (r updateRun) scaleDown(by int) {
 				return
 			}
 			g.max--
+			r.ng.raised--
 			if desired := min(g.desired, g.max); desired > before.Desired {
 				r.setDesired(g, desired-1)
 			}

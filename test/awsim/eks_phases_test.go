@@ -87,6 +87,16 @@ func (r *rolled) wantNew(n int) {
 	}
 }
 
+// wantRaised fails unless updates have left the sizes raised by n.
+func (r *rolled) wantRaised(n int) {
+	r.t.Helper()
+	by, err := r.Raised("prod", "workers")
+	must(r.t, err)
+	if by != n {
+		r.t.Errorf("updates have left the sizes raised by %d, not %d", by, n)
+	}
+}
+
 // wantDid fails unless EKS did this to the node, with these seconds between its steps.
 func (r *rolled) wantDid(node, want string) {
 	r.t.Helper()
@@ -118,6 +128,7 @@ func TestUpdatePhases(t *testing.T) {
 			r.wantDid(node, "cordon exclude evict")
 		}
 		r.wantNew(3)
+		r.wantRaised(0)
 		if labels := r.NodeLabels(r.live()[0]); labels["eks.amazonaws.com/nodegroup-image"] != "ami-1.31-02" {
 			r.t.Errorf("the labels are %v", labels)
 		}
@@ -218,15 +229,17 @@ func TestUpdateAndOthers(t *testing.T) {
 		if sizes := r.describe("workers").ScalingConfig; *sizes.DesiredSize != 10 || *sizes.MaxSize != 10 {
 			r.t.Errorf("the sizes are %d and %d", *sizes.DesiredSize, *sizes.MaxSize)
 		}
+		r.wantRaised(6)
 	})
 	inUpdates(t, "the end", awsim.Nodegroup{}, func(r *rolled) {
 		r.begin(eks.UpdateNodegroupVersionInput{})
-		time.Sleep(time.Minute)
+		time.Sleep(30 * time.Second) // No new node is Ready yet.
 		must(r.t, r.EndUpdate("prod", "workers", awsim.UpdateCancelled))
 		time.Sleep(time.Hour)
 		if now := r.live(); len(now) != 9 || len(r.lines()) > 0 {
 			r.t.Errorf("the group has %q, and EKS did %q", now, r.lines())
 		}
+		r.wantRaised(6)
 	})
 	inUpdates(t, "a hook", awsim.Nodegroup{}, func(r *rolled) {
 		must(r.t, r.PutHook(r.group, awsim.Hook{Name: "drain", HeartbeatTimeout: time.Hour}))

@@ -62,12 +62,30 @@ func (j *judge) mayStay(key, value string, reached bool) bool {
 
 func (j *judge) sizeRestored(g *group, now types.AutoScalingGroup) {
 	desired, most := int(*now.DesiredCapacity), int(*now.MaxSize)
+	if g.Nodegroup {
+		by, err := j.w.aws.Raised(clusterName, g.Name)
+		if err != nil {
+			j.violate("capacity restored", "%v", err)
+		}
+		if by > 0 {
+			j.leftByEKS(g, desired, most, by)
+			return
+		}
+	}
 	if desired < g.low || desired > g.high {
 		j.violate("capacity restored", "%s has the desired capacity %d; others have asked for %d to %d", g.Name, desired,
 			g.low, g.high)
 	}
 	if most != g.most && desired <= g.most && (!g.maxes[most] || len(g.maxes) == 1) {
 		j.violate("capacity restored", "%s has the maximum size %d; others have set %d", g.Name, most, g.most)
+	}
+}
+
+// leftByEKS checks the sizes of a node group that EKS has not brought back to its original size.
+func (j *judge) leftByEKS(g *group, desired, most, by int) {
+	if desired < g.low || desired > g.high+by || most > g.most+by {
+		j.violate("capacity restored", "%s has the desired capacity %d and the maximum %d; others have asked for %d to %d "+
+			"and set %d, and EKS has left %d more", g.Name, desired, most, g.low, g.high, g.most, by)
 	}
 }
 
