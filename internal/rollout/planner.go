@@ -87,12 +87,18 @@ func (p *Planner) survey(ctx context.Context) (survey, error) {
 	if err := pools.Wait(); err != nil {
 		return survey{}, err
 	}
-	if err := p.checkOnly(groups); err != nil {
-		return survey{}, err
-	}
 	s, err := p.resolve(ctx, groups)
 	s.groups = groups
 	return s, err
+}
+
+// surveyToReplace is survey for what replaces instances: those of Config.Only must be in the groups.
+func (p *Planner) surveyToReplace(ctx context.Context) (survey, error) {
+	s, err := p.survey(ctx)
+	if err != nil {
+		return survey{}, err
+	}
+	return s, p.checkOnly(s.groups)
 }
 
 // checkOnly returns an error if an instance of Config.Only is in none of the groups. An earlier run that was to replace
@@ -253,7 +259,7 @@ func (p *Planner) clusterFacts(
 // Plan describes for each selected group what would be done. Of groups without an outdated instance it reads
 // nothing further. It calls progress whenever it has read another group, one call at a time.
 func (p *Planner) Plan(ctx context.Context, progress func(read, of int)) ([]report.Plan, error) {
-	s, err := p.survey(ctx)
+	s, err := p.surveyToReplace(ctx)
 	if err != nil {
 		return nil, err
 	}

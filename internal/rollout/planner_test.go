@@ -77,6 +77,9 @@ func TestInstanceThatIsInNoGroup(t *testing.T) {
 			}
 		}
 		a.expectCalls(t, "")
+		if _, err := New(cfg, a, a, nil, nil).Act(t.Context(), ActResume); err != nil {
+			t.Errorf("resumed: %v", err)
+		}
 		a.group.Tags = map[string]string{refresh.BegunTag: refresh.Begun{Target: "lt-1/2"}.String()}
 		if _, err := NewPlanner(cfg, a, nil).Plan(t.Context(), func(int, int) {}); err != nil {
 			t.Errorf("continued: %v", err)

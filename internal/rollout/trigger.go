@@ -51,7 +51,7 @@ var errWaves = errors.New("the groups are in several waves (tag " + refresh.Wave
 // a few seconds. The reporter has been given what it returns; an error happened before the groups were
 // known.
 func (t *Trigger) Run(ctx context.Context) (report.Rollout, error) {
-	s, err := t.planner.survey(ctx)
+	s, err := t.planner.surveyToReplace(ctx)
 	if err != nil {
 		return report.Rollout{}, err
 	}

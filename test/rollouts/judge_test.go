@@ -207,6 +207,11 @@ func (j *judge) terminates(p *process, c call) {
 	}
 	j.untouchable(g, i, c.action)
 	j.capacity(c)
+	if strings.HasSuffix(i.State, "Standby") { // A user has just moved it: AWS does not lower the desired capacity.
+		j.w.mu.Lock()
+		g.high++
+		j.w.mu.Unlock()
+	}
 	if j.isOutdated(g, i) {
 		j.begins(p, g)
 		return
