@@ -2,7 +2,9 @@ package rollouts
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,7 +13,7 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
-// blind reads each instance as one of another version than it has. If aged, they were launched long ago.
+// blind reads each instance, and each node group, as one of another version than it has. If aged, they were launched long ago.
 type blind struct {
 	rollout.Reader
 	aged bool
@@ -19,6 +21,10 @@ type blind struct {
 
 func (b blind) change(all []refresh.Group) []refresh.Group {
 	for n := range all {
+		if ng := all[n].Nodegroup; ng != nil {
+			other := *ng
+			other.Has.Release, all[n].Nodegroup = "1.31.0-20200101", &other
+		}
 		for k := range all[n].Instances {
 			i := &all[n].Instances[k]
 			if i.Template != nil {
@@ -192,30 +198,42 @@ func TestMutants(t *testing.T) {
 }
 
 // TestStopped: a trigger that takes each instance for an outdated one replaces a batch, and no instance that the group
-// has launched for that. In mode refresh AWS compares by itself.
+// has launched for that. In mode refresh AWS compares by itself, and EKS in mode nodegroup.
 func TestStopped(t *testing.T) {
-	want := map[refresh.Mode]report.Outcome{
-		refresh.ModeUnhealthy: report.Ineffective, refresh.ModeStandby: report.Ineffective, refresh.ModeRefresh: report.Incomplete,
-	}
-	for mode, outcome := range want {
-		t.Run(string(mode), func(t *testing.T) {
-			spec := plain(mode)
-			spec.Quirk = ForeignVersion
-			r := simulate(t, spec, reads(func(r rollout.Reader) rollout.Reader { return blind{r, false} }))
-			if len(r.Violations) > 0 || r.Outcomes[outcome] == 0 {
-				t.Errorf("violations %v, outcomes %v\n%s", r.Violations, r.Outcomes, r.Log())
-			}
-		})
+	for mode, want := range map[refresh.Mode]struct {
+		outcome report.Outcome
+		once    string // What is called once, also by a watch that looks at the group for hours.
+	}{
+		refresh.ModeUnhealthy: {report.Ineffective, ""},
+		refresh.ModeStandby:   {report.Ineffective, ""},
+		refresh.ModeRefresh:   {report.Incomplete, "StartInstanceRefresh g1"},
+		refresh.ModeNodegroup: {report.Incomplete, "UpdateNodegroupVersion g1"},
+	} {
+		for _, command := range []Command{Trigger, Watch} {
+			t.Run(fmt.Sprintf("%s/trigger %s", mode, command), func(t *testing.T) {
+				spec := plain(mode)
+				spec.Quirk = ForeignVersion
+				spec.Runs = []Run{{Command: command, Interrupt: 5 * time.Hour}}
+				r := simulate(t, spec, reads(func(r rollout.Reader) rollout.Reader { return blind{r, false} }))
+				if len(r.Violations) > 0 || r.Outcomes[want.outcome] == 0 {
+					t.Errorf("violations %v, outcomes %v\n%s", r.Violations, r.Outcomes, r.Log())
+				}
+				if n := strings.Count(r.Log(), "ci-1/1     "+want.once); want.once != "" && n != 1 {
+					t.Errorf("%s was called %d times\n%s", want.once, n, r.Log())
+				}
+			})
+		}
 	}
 }
 
 // plain is a group of four instances, of which one is current, and two runs.
 func plain(mode refresh.Mode) Spec {
+	isNodegroup := mode == refresh.ModeNodegroup
 	return Spec{
 		Seed: 1,
 		Groups: []Group{{
 			Name: "g1", Old: 3, Size: 4, Max: 8, Zones: 2, Version: "$Latest",
-			Hooks: []Hook{{Name: "drain", Takes: 30 * time.Second}},
+			Hooks: []Hook{{Name: "drain", Takes: 30 * time.Second}}, Nodegroup: isNodegroup, MaxUnavailable: 1,
 		}},
 		Options: Options{
 			Mode: mode, Surge: refresh.Amount{N: 1}, Batch: refresh.Amount{N: 1}, Order: refresh.ByAge,
