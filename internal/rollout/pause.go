@@ -33,7 +33,7 @@ type pause struct {
 	cfg    Config
 	groups atomic.Int32 // that have not ended
 
-	mu   sync.Mutex
+	turn chan struct{} // It is full while a group pauses it.
 	done bool
 	err  error
 	end  func() // stops the renewals; nil if this run has not paused it
@@ -43,7 +43,7 @@ type pause struct {
 type noter func(level refresh.Level, format string, args ...any)
 
 func newPause(cfg Config, groups int) *pause {
-	p := &pause{scaler: cfg.Autoscaler, cfg: cfg}
+	p := &pause{scaler: cfg.Autoscaler, cfg: cfg, turn: make(chan struct{}, 1)}
 	p.groups.Store(int32(groups)) //nolint:gosec // an account has fewer groups
 	return p
 }
@@ -68,8 +68,12 @@ func (p *pause) take(ctx context.Context, note noter) error {
 	if p.scaler == nil {
 		return nil
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	select {
+	case p.turn <- struct{}{}:
+		defer func() { <-p.turn }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 	if !p.done {
 		p.err = p.acquire(ctx, note)
 		p.done = ctx.Err() == nil // Otherwise only this group ends.

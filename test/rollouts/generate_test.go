@@ -80,6 +80,7 @@ func (g *generator) options() {
 	} else {
 		g.byAWS(o)
 	}
+	o.Autoscaler = g.spec.Kubernetes && !o.Windows && !o.NoWait && g.chance(3)
 }
 
 // inBatches adds the options of the modes unhealthy and standby.
@@ -142,6 +143,7 @@ func (g *generator) byAWS(o *Options) {
 	if o.Pin != refresh.PinNever && g.chance(8) {
 		o.OnInterrupt = rollout.Rollback
 	}
+	o.Newest, o.Alarm = g.chance(6), g.chance(6)
 }
 
 func (g *generator) group(name string) Group {
@@ -173,6 +175,9 @@ func (g *generator) group(name string) Group {
 		if one.Version == "number" {
 			one.Version = "$Latest"
 		}
+	}
+	if g.spec.Options.Newest {
+		one.Version, one.Parameter, one.Types = "number", false, nil
 	}
 	one.Hooks = g.hooks()
 	g.ofUser(&one)

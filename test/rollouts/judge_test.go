@@ -136,6 +136,9 @@ func (j *judge) differs(g *group, i awsim.Instance, within time.Duration) bool {
 	if g.Nodegroup {
 		return i.Image != fmt.Sprintf("ami-eks-%d", g.version)
 	}
+	if j.w.spec.Options.Newest {
+		return i.Image != g.imageOf(g.version) || time.Since(g.versioned) < within
+	}
 	j.w.mu.Lock()
 	defer j.w.mu.Unlock()
 	until := time.Now().Add(time.Nanosecond)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/internal/rollout"
+	"github.com/node-drainer/node-drainer/pkg/autoscaler"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -118,6 +119,11 @@ func (f forgetful) RestoreMax(ctx context.Context, g refresh.Group) (bool, error
 	return f.Writer.RestoreMax(ctx, g)
 }
 
+// neverResumes never resumes the Cluster Autoscaler.
+type neverResumes struct{ rollout.Autoscaler }
+
+func (neverResumes) Resume(context.Context, autoscaler.Pause) (bool, error) { return true, nil }
+
 func reads(by func(rollout.Reader) rollout.Reader) mutant { return mutant{reader: by} }
 
 func writes(f forgetful) mutant {
@@ -147,6 +153,11 @@ func TestMutants(t *testing.T) {
 		"keeps instances in Standby":          {refresh.ModeStandby, writes(forgetful{standby: true}), nil, "nothing left"},
 		"keeps processes suspended": {refresh.ModeUnhealthy, writes(forgetful{processes: true}), func(s *Spec) {
 			s.Options.Suspend = []string{"AZRebalance"}
+		}, "nothing left"},
+		"keeps the Cluster Autoscaler paused": {refresh.ModeUnhealthy, ignores(func(c *rollout.Config) {
+			c.Autoscaler = neverResumes{c.Autoscaler}
+		}), func(s *Spec) {
+			s.Kubernetes, s.Options.Autoscaler = true, true
 		}, "nothing left"},
 		"keeps the maximum": {refresh.ModeUnhealthy, writes(forgetful{most: true}), func(s *Spec) {
 			s.Options.RaiseMax, s.Groups[0].Max = true, 4

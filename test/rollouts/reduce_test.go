@@ -73,7 +73,7 @@ func decode(text []byte, into any) {
 var optional = []string{
 	"Runs", "Steps", "Faults", "Kubernetes", "NodeAfter", "Quirk", "Visible", "Launch", "Hooks", "Types", "Parameter",
 	"Spot", "WarmPool", "Standby", "Protected", "Excluded", "Aged", "Wave", "Suspended", "Between", "RaiseMax", "Suspend",
-	"Checkpoints", "AutoRollback", "Windows", "Gate", "Only", "Exclude", "FailFast", "Ready", "Timeout", "Interrupt",
+	"Checkpoints", "AutoRollback", "Windows", "Gate", "Autoscaler", "Newest", "Alarm", "Only", "Exclude", "FailFast", "Ready", "Timeout", "Interrupt",
 }
 
 // without calls do for the tree without each of its optional parts.

@@ -93,6 +93,7 @@ func (w *world) heal() {
 	w.healed = true
 	w.mu.Unlock()
 	w.note("operator", "nothing interferes any more")
+	w.aws.SetAlarm(alarm, awsim.AlarmOK)
 	for _, g := range w.groups {
 		w.healGroup(g)
 	}
@@ -133,6 +134,7 @@ func (w *world) runFinals(ctx context.Context) {
 		return
 	}
 	time.Sleep(grace) // until what is terminating is gone
+	w.judge.scalerRestored()
 	for _, g := range ended.Groups {
 		w.judge.nothingLeft(w.named(g.Name), g.Outcome)
 	}

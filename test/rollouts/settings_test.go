@@ -106,6 +106,15 @@ func (p *process) configuration() rollout.Config {
 	if o.Gate {
 		cfg.Gate = p.gate
 	}
+	if o.Newest {
+		cfg.Version = "$Latest"
+	}
+	if o.Alarm {
+		cfg.Preferences.Alarms = []string{alarm}
+	}
+	if o.Autoscaler {
+		cfg.Autoscaler = p.newScaler()
+	}
 	if o.Exclude {
 		cfg.Exclude = []string{"keep"}
 	}

@@ -89,6 +89,8 @@ type Options struct {
 	Strategy     refresh.Strategy  `json:",omitempty"`
 	Pin          refresh.Pin       `json:",omitempty"`
 	AutoRollback bool              `json:",omitempty"`
+	Newest       bool              `json:",omitempty"` // --launch-template-version '$Latest', in groups that name a number.
+	Alarm        bool              `json:",omitempty"` // A refresh fails while the alarm is on.
 	OnConflict   rollout.Conflict  `json:",omitempty"`
 	Windows      bool              `json:",omitempty"`
 	Gate         bool              `json:",omitempty"`
@@ -100,6 +102,7 @@ type Options struct {
 	Together     refresh.Phase     `json:",omitempty"`
 	Parallel     int               `json:",omitempty"`
 	FailFast     bool              `json:",omitempty"`
+	Autoscaler   bool              `json:",omitempty"` // The Cluster Autoscaler is paused.
 	OnInterrupt  rollout.Interrupt `json:",omitempty"`
 	NoWait       bool              `json:",omitempty"`
 	Until        rollout.Until

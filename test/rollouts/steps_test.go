@@ -55,6 +55,8 @@ func steps() map[string]does {
 		"standby":   (*world).stepStandby,
 		"protect":   (*world).stepProtect,
 		"broken":    (*world).stepBroken,
+		"unpause":   (*world).stepUnpause,
+		"alarm":     (*world).stepAlarm,
 	}
 }
 
@@ -242,6 +244,13 @@ func (w *world) stepBroken(_ *group, s Step) error {
 	w.nodes.mu.Lock()
 	defer w.nodes.mu.Unlock()
 	w.nodes.broken = time.Now().Add(time.Duration(s.N) * time.Minute)
+	return nil
+}
+
+// stepAlarm turns the alarm on for a time.
+func (w *world) stepAlarm(_ *group, s Step) error {
+	w.aws.SetAlarm(alarm, awsim.AlarmFires)
+	time.AfterFunc(time.Duration(s.N)*time.Minute, func() { w.aws.SetAlarm(alarm, awsim.AlarmOK) })
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/node-drainer/node-drainer/test/awsim"
 )
@@ -21,6 +22,7 @@ const (
 	clusterName = "demo"
 	clusterTag  = "kubernetes.io/cluster/" + clusterName
 	subnet      = "subnet-a"
+	alarm       = "errors" // of CloudWatch
 )
 
 // world is the simulated AWS and cluster of a Spec, and what the judge knows of them.
@@ -39,6 +41,8 @@ type world struct {
 	mutant   mutant
 	stop     context.CancelFunc
 
+	scaler kubernetes.Interface // has the Deployment of the Cluster Autoscaler
+
 	facts sync.Mutex // guards what is known of the groups while somebody changes it, or the judge looks at it
 
 	mu      sync.Mutex
@@ -49,10 +53,11 @@ type world struct {
 // group is a group as its owner knows it.
 type group struct {
 	Group
-	asg     string // its name in AWS
-	user    map[string]bool
-	only    []string
-	version int // of the launch template, or the number of the release
+	asg       string // its name in AWS
+	user      map[string]bool
+	only      []string
+	version   int       // of the launch template, or the number of the release
+	versioned time.Time // when that was created
 
 	low, high int // The desired capacity without what triggers have added is between them.
 	most      int // the maximum size that others have set last
@@ -70,7 +75,7 @@ type launches struct {
 }
 
 func newWorld(ctx context.Context, spec Spec) *world {
-	w := &world{ctx: ctx, spec: spec, aws: awsim.NewUnconnected(awsim.Options{Seed: spec.Seed}), nodes: newNodes()}
+	w := &world{ctx: ctx, spec: spec, aws: awsim.NewUnconnected(awsim.Options{Seed: spec.Seed}), nodes: newNodes(), scaler: newScaler()}
 	w.nodes.w, w.judge, w.gate = w, newJudge(w), &gateway{w: w}
 	return w
 }
@@ -82,6 +87,7 @@ func (w *world) createAll() error {
 		Visible: spec.Visible, Launch: spec.Launch, Terminate: 5 * time.Second,
 		RefreshStart: 5 * time.Second, Standby: 3 * time.Second,
 	})
+	w.aws.SetAlarm(alarm, awsim.AlarmOK)
 	w.aws.PutSubnet(awsim.Subnet{ID: subnet, Zone: "eu-central-1a", Available: 250})
 	w.aws.CreateCluster(clusterName, "1.34")
 	if err := w.aws.Connect(clusterName, w.nodes, awsim.EKSTimes{Settle: time.Second}); err != nil {
@@ -207,7 +213,7 @@ func (w *world) newVersion(g *group) {
 		}
 		return
 	}
-	g.version++
+	g.version, g.versioned = g.version+1, time.Now()
 	image := g.imageOf(g.version)
 	switch {
 	case g.Parameter:
@@ -227,7 +233,7 @@ func (w *world) useVersion(g *group, n int) {
 	case g.Version == "$Default":
 		_, err = ec2.NewFromConfig(w.config("operator")).ModifyLaunchTemplate(w.ctx,
 			&ec2.ModifyLaunchTemplateInput{LaunchTemplateName: &g.Name, DefaultVersion: &text})
-	case g.Version == "number" && len(g.Types) == 0:
+	case g.Version == "number" && len(g.Types) == 0 && !w.spec.Options.Newest:
 		_, err = w.client("operator").UpdateAutoScalingGroup(w.ctx, &autoscaling.UpdateAutoScalingGroupInput{
 			AutoScalingGroupName: &g.asg,
 			LaunchTemplate:       &types.LaunchTemplateSpecification{LaunchTemplateName: &g.Name, Version: &text},

@@ -60,6 +60,15 @@ func TestDeadMachine(t *testing.T) {
 		expect(10*time.Second, "Ready [Unknown], taints "+unreachable+", 3 pods, 0 deleted")
 		expect(301*time.Second, "Ready [Unknown], taints "+unreachable+", 3 pods, 3 deleted")
 		expect(time.Hour, "Ready [Unknown], taints "+unreachable+", 3 pods, 3 deleted")
+		pinned := newPod("pinned")
+		pinned.Spec.Tolerations = []corev1.Toleration{{
+			Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, TolerationSeconds: new(int64(300)),
+		}}
+		if err := server.Create(pinned); err != nil {
+			t.Fatal(err)
+		}
+		expect(299*time.Second, "Ready [Unknown], taints "+unreachable+", 4 pods, 3 deleted")
+		expect(3*time.Second, "Ready [Unknown], taints "+unreachable+", 4 pods, 4 deleted")
 		kube.Remove[*corev1.Node](server, types.NamespacedName{Name: "node-1"})
 		expect(2*time.Minute, "Ready [], taints [], 0 pods, 0 deleted")
 	})
