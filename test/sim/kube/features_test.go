@@ -3,6 +3,7 @@ package kube_test
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -71,6 +72,30 @@ func TestDeadMachine(t *testing.T) {
 		expect(3*time.Second, "Ready [Unknown], taints "+unreachable+", 4 pods, 4 deleted")
 		kube.Remove[*corev1.Node](server, types.NamespacedName{Name: "node-1"})
 		expect(2*time.Minute, "Ready [], taints [], 0 pods, 0 deleted")
+	})
+}
+
+// TestPodsWithoutNode: pods that name a Node that does not exist are removed once a minute, and created again.
+func TestPodsWithoutNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		set := newReplicaSet(2)
+		set.Spec.Template.Spec.NodeName = "node-9"
+		server := kube.New(1, newNode("node-1"), set)
+		controllers := server.Run(kube.DefaultTiming())
+		defer controllers.Stop()
+		time.Sleep(time.Hour)
+		created := 0
+		for _, p := range server.PodsOn("node-9") {
+			_, serial, _ := strings.Cut(p.Name, "-")
+			n, err := strconv.Atoi(serial)
+			if err != nil {
+				t.Fatal(err)
+			}
+			created = max(created, n)
+		}
+		if created < 80 || created > 400 { // Two a minute or more: the times vary.
+			t.Errorf("%d pods were created in an hour", created)
+		}
 	})
 }
 

@@ -134,10 +134,12 @@ func evictionTime(node *corev1.Node, pod *corev1.Pod) (at time.Time, evicted boo
 
 // collectFrom removes the pods of a node after a while, if there is no such Node.
 func (c *nodeLifecycle) collectFrom(node string) {
-	if c.server.node(node) != nil || c.server.byNode[node] == nil {
+	k := key{"pod garbage collector", types.NamespacedName{Name: node}}
+	if c.server.node(node) != nil || c.server.byNode[node] == nil || c.due[k] != nil {
 		return
 	}
-	c.after(c.vary(c.timing.Collect), func() {
+	c.due[k] = c.after(c.vary(c.timing.Collect), func() {
+		delete(c.due, k)
 		if c.server.node(node) != nil {
 			return
 		}
