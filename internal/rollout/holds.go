@@ -216,12 +216,12 @@ func (m maxSize) giveBack(ctx context.Context) (done, left string, err error) {
 		return "", "", err
 	}
 	raised, _ := refresh.RaisedMaxOf(g)
-	if left = raised.Kept(g); left != "" {
-		return "", left, nil
-	}
 	restored, err := m.aws.RestoreMax(ctx, g)
-	if restored && err == nil {
-		done = fmt.Sprintf("maximum size restored from %d to %d", g.Max, raised.From)
+	switch {
+	case err != nil:
+		return "", "", err
+	case restored:
+		return fmt.Sprintf("maximum size restored from %d to %d", g.Max, raised.From), "", nil
 	}
-	return done, "", err
+	return "", raised.Kept(g), nil
 }

@@ -173,7 +173,7 @@ func TestRaiseMax(t *testing.T) {
 					a.group.Desired = 4
 				}
 			},
-			want: report.Done, words: []string{"stays raised from 3 to 6", "trigger resume --asg workers"}, calls: started,
+			want: report.Done, words: []string{"stays raised from 3 to 4", "trigger resume --asg workers"}, calls: started,
 		},
 		"detached": {
 			change: func(c *Config) { c.Wait = false }, want: report.Detached,
@@ -236,7 +236,7 @@ func (a fakeWrites) RaiseMax(ctx context.Context, g refresh.Group, to int) (refr
 
 func (a fakeWrites) RestoreMax(ctx context.Context, g refresh.Group) (bool, error) {
 	m, ok := refresh.RaisedMaxOf(g)
-	if !ok {
+	if !ok || m.Kept(g) != "" {
 		return false, nil
 	}
 	a.tag(refresh.MaxTag, "")

@@ -19,13 +19,16 @@ func (w Capacity) RaiseMax(ctx context.Context, g refresh.Group, to int) (refres
 }
 
 // RestoreMax restores the maximum size that the group had before RaiseMax, and removes the tag. It changes no maximum
-// that another client has set since. It reports whether there was anything to restore, and does nothing if the desired
-// capacity keeps it.
+// that another client has set since. It reports whether there was anything to restore. If the desired capacity keeps
+// the maximum, it lowers that to the desired capacity only, and the tag stays.
 func (w Capacity) RestoreMax(ctx context.Context, g refresh.Group) (restored bool, err error) {
 	m, ok := refresh.RaisedMaxOf(g)
 	switch {
-	case !ok || m.Kept(g) != "":
+	case !ok, m.Kept(g) != "" && g.Max == g.Desired:
 		return false, nil
+	case m.Kept(g) != "":
+		_, err := w.RaiseMax(ctx, g, g.Desired)
+		return false, err
 	case m.IsRaised(g):
 		if err := w.setMax(ctx, g.Name, m.From); err != nil {
 			return false, err

@@ -234,6 +234,7 @@ func TestChangesThatCanBeUndone(t *testing.T) {
 		{"raise max: refused, the tag stays", surgedGroup(5, ""), raiseMax, map[string]error{"max": errDeny}, "5-7", "tag 5-7, max 7", "denied"},
 		{"restore max: the tag is removed last", raisedGroup(4, "4-5"), restoreMax, nil, "true", "max 4, untag workers", ""},
 		{"restore max: the desired capacity keeps it", raisedGroup(5, "4-5"), restoreMax, nil, "false", "", ""},
+		{"restore max: the desired capacity keeps a part of it", raisedGroup(4, "3-5"), restoreMax, nil, "false", "tag 3-5-4, max 4", ""},
 		{"restore max: an earlier run ended before it was raised", raisedGroup(4, "4-6"), restoreMax, nil, "false", "untag workers", ""},
 		{"restore max: no tag", surgedGroup(4, ""), restoreMax, nil, "false", "", ""},
 		{"restore max: refused, the tag stays", raisedGroup(4, "4-5"), restoreMax, map[string]error{"max": errDeny}, "false", "max 4", "denied"},

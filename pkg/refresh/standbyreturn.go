@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/node-drainer/node-drainer/internal/text"
 )
@@ -114,6 +115,9 @@ func (m ReturnSnapshot) arriving(record StandbyRecord) string {
 func (m ReturnSnapshot) giveBack(record StandbyRecord, spare int) ReturnStep {
 	launched := m.launched(record)
 	n := min(spare, len(launched))
+	if since := m.launchedSince(launched); len(since) >= n {
+		launched = since
+	}
 	if n == 0 {
 		return ReturnStep{Waiting: "waiting for a new instance in service that is not protected from scale in"}
 	}
@@ -148,6 +152,18 @@ func (m ReturnSnapshot) launched(record StandbyRecord) (launched []Instance) {
 		}
 	}
 	return launched
+}
+
+// launchedSince are those of the instances that were launched after the rollout began. The others had what the rollout
+// is for before it: somebody else has had them launched.
+func (m ReturnSnapshot) launchedSince(all []Instance) (since []Instance) {
+	begun, ok := BegunOf(m.Group)
+	for _, i := range all {
+		if ok && !i.Launched.Before(begun.At.Truncate(time.Second)) { // EC2's times have whole seconds.
+			since = append(since, i)
+		}
+	}
+	return since
 }
 
 // source is what the instance was launched from, for comparison.

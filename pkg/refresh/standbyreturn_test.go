@@ -16,6 +16,10 @@ func TestNextReturn(t *testing.T) {
 		g.Tags[SurgeTag] = value
 		return g
 	}
+	begun := func(g Group, ago time.Duration) Group {
+		g.Tags[BegunTag] = Begun{Target: "lt-1/8", At: now.Add(-ago)}.String()
+		return g
+	}
 	full := recorded(group(1, instance(standby), instance()), "i-1=kept")
 	full.Max = 1
 	for _, tt := range []struct {
@@ -35,6 +39,8 @@ func TestNextReturn(t *testing.T) {
 		{"its node is not ready", ReturnSnapshot{Group: surge(recorded(group(2, instance(), instance()), "i-1=kept"), "1-2"), NotReady: map[string]bool{"i-1": true}}, ReturnStep{Waiting: "waiting for 1 instance to be in service, with a ready node: i-1 (InService)"}},
 		{"a new one is given back", ReturnSnapshot{Group: surge(recorded(group(2, instance(), instance(newer)), "i-1=kept"), "1-2")}, ReturnStep{Terminate: []string{"i-2"}}},
 		{"old ones whose turn had not come are not given back", ReturnSnapshot{Group: surge(recorded(group(4, instance(), instance(newer), instance(), instance()), "i-1"), "3-4")}, ReturnStep{Terminate: []string{"i-2"}}},
+		{"nor one that was current before", ReturnSnapshot{Group: begun(surge(recorded(group(3, instance(), instance(newer, launchedAgo(time.Minute)), instance(newer, launchedAgo(time.Hour))), "i-1"), "2-3"), 2*time.Minute)}, ReturnStep{Terminate: []string{"i-2"}}},
+		{"unless no other is left", ReturnSnapshot{Group: begun(surge(recorded(group(2, instance(), instance(newer, launchedAgo(time.Hour))), "i-1"), "1-2"), 2*time.Minute)}, ReturnStep{Terminate: []string{"i-2"}}},
 		{"nor while the new one is not in service", ReturnSnapshot{Group: surge(recorded(group(3, instance(), instance(newer, pending), instance()), "i-1"), "2-3")}, ReturnStep{Waiting: "waiting for a new instance in service that is not protected from scale in"}},
 		{"replaced by age, the one is given back that was launched since", ReturnSnapshot{Group: surge(recorded(group(3, instance(launchedAgo(9*time.Hour)), instance(launchedAgo(9*time.Hour)), instance(launchedAgo(time.Minute))), "i-1"), "2-3")}, ReturnStep{Terminate: []string{"i-3"}}},
 		{"before the next one leaves Standby", ReturnSnapshot{Group: surge(recorded(group(2, instance(), instance(standby), instance(newer)), "i-1=kept i-2=kept"), "1-2"), Machines: running}, ReturnStep{Terminate: []string{"i-3"}}},

@@ -19,7 +19,7 @@ func (j *judge) nothingLeft(g *group, outcome report.Outcome) {
 	}
 	reached := outcome == report.Done || outcome == report.Nothing
 	for _, t := range now.Tags {
-		if *t.Key == refresh.MaxTag && int(*now.DesiredCapacity) > g.most {
+		if *t.Key == refresh.MaxTag && isKept(now) {
 			continue // The desired capacity needs the maximum.
 		}
 		if strings.HasPrefix(*t.Key, "node-drainer.io/") && !j.mayStay(*t.Key, *t.Value, reached) {
@@ -41,6 +41,16 @@ func (j *judge) nothingLeft(g *group, outcome report.Outcome) {
 	for _, i := range now.Instances {
 		j.instanceRestored(g, i, reached, now.Tags)
 	}
+}
+
+// isKept reports whether the desired capacity keeps the maximum, and as much of it as it needs.
+func isKept(now types.AutoScalingGroup) bool {
+	g := refresh.Group{Desired: int(*now.DesiredCapacity), Max: int(*now.MaxSize), Tags: map[string]string{}}
+	for _, t := range now.Tags {
+		g.Tags[*t.Key] = *t.Value
+	}
+	m, ok := refresh.RaisedMaxOf(g)
+	return ok && g.Desired > m.From && g.Max == g.Desired
 }
 
 // mayStay reports whether a tag may stay: what the user has set, and what the documentation says to stay.
