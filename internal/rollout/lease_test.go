@@ -50,6 +50,15 @@ func TestLease(t *testing.T) {
 			},
 			want: report.Conflict, words: []string{"ci-2/7"}, left: "ci-2/7",
 		},
+		"another trigger was killed, and what it had started has replaced all": {
+			lease: time.Minute, change: func(c *Config) { c.Mode, c.RaiseMax = refresh.ModeRefresh, true },
+			script: func(a *fakeAWS, reads int) {
+				if reads == 2 {
+					a.replaceAll("2")
+				}
+			},
+			want: report.Nothing, least: time.Minute,
+		},
 		"another trigger was killed yesterday": {
 			lease: -24 * time.Hour, want: report.Done, calls: "Mark i-1 Mark i-2 Mark i-3",
 		},

@@ -165,7 +165,11 @@ func (r *rollout) hold(ctx context.Context) (leased context.Context, err error) 
 	if err != nil || r.isLeftToOther() {
 		return leased, err
 	}
+	asked := time.Now()
 	if err := r.pause.begin(leased, r); err != nil {
+		return leased, err
+	}
+	if err := r.checkSince(leased, asked); err != nil {
 		return leased, err
 	}
 	r.group.newNodes.begin()
@@ -177,6 +181,19 @@ func (r *rollout) hold(ctx context.Context) (leased context.Context, err error) 
 		return leased, context.Cause(leased)
 	}
 	return leased, nil
+}
+
+// checkSince checks the group again if another trigger may have replaced what is outdated since the time: it had paused
+// the Cluster Autoscaler.
+func (r *rollout) checkSince(ctx context.Context, at time.Time) error {
+	if r.attached || time.Since(at) <= r.group.cfg.PollInterval {
+		return nil
+	}
+	if err := r.group.refreshState(ctx); err != nil {
+		return err
+	}
+	r.group.countOutdated()
+	return r.checkAgain(ctx)
 }
 
 // isLeftToOther reports whether another trigger works on the group, and this one only waits for the drains.
