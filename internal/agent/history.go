@@ -109,9 +109,9 @@ func (c *completedActions) has(e event.Event) bool {
 }
 
 // actionKey is the same for all events of a lifecycle action. One hook may hold an instance that returns to the warm
-// pool, and soon afterwards when it is terminated there.
+// pool, and soon afterwards when it is terminated there; or while its root volume is replaced, and when it terminates.
 func actionKey(e event.Event) string {
-	return fmt.Sprint(keyOf(e), " ", e.Destination == event.PlaceWarmPool)
+	return fmt.Sprint(keyOf(e), " ", e.Destination == event.PlaceWarmPool, " ", e.Action == event.ReplaceRootVolume)
 }
 
 // reset forgets all: another process may have led in between, and an action may be pending again.

@@ -66,6 +66,19 @@ func TestResync(t *testing.T) {
 				"release drain", "complete drain with CONTINUE"),
 		},
 		{
+			"the instance has another root volume, and terminates before a resync sees it in service: drained again",
+			with(inGroup(terminating, "drain"), func(f *fixture) {
+				f.members = func(after time.Duration) (map[string]autoscaling.Member, error) {
+					if after < 2*time.Minute {
+						return member(replacingWait), nil
+					}
+					return member(terminating), nil
+				}
+			}),
+			append(drainedBy("1h0m0s"), "hold drain", "cordon until 1h3m0s", "drain node-1 until 1h0m0s", "exclude",
+				"release drain", "complete drain with CONTINUE"),
+		},
+		{
 			"the instance returns to the warm pool: drained",
 			with(inGroup(warmedPending, "drain"), pendingIs(always(true))), drainedBy("1h0m0s"),
 		},
