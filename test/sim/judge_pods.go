@@ -39,13 +39,23 @@ func (j podJudge) wrongNode(r removal, m *machine) string {
 		return "is not an instance"
 	case team != "" && team != m.group.Team:
 		return "is of another team"
-	case j.facts.isReplaced(m.id, r.At.Add(-r.cluster.Timing.Watch-seen)):
+	case j.facts.isReplaced(m.id, j.lastSeen(r)):
 		return "belongs to another instance by now"
 	case len(requestJudge{j}.reasonsFor(r)) == 0 && !j.isLeaving(m.id, r.At) && !j.isOverdueLaunch(r) &&
 		!seemsHeld(j, m, r):
 		return "does not end"
 	}
 	return ""
+}
+
+// lastSeen is until when the agent has seen what happened to Nodes before it removed a pod. After an outage client-go
+// may wait for up to a minute before it watches again.
+func (j podJudge) lastSeen(r removal) time.Time {
+	at := r.At.Add(-r.cluster.Timing.Watch - seen)
+	if out := overlap(j.outages(r.Client, r.cluster), r.At.Add(-time.Hour), r.At); out > 0 {
+		return at.Add(-out - time.Minute)
+	}
+	return at
 }
 
 // seemsHeld reports whether a hook has held the instance whose end an outage keeps from the agent.
@@ -250,18 +260,27 @@ func graceOf(p *corev1.Pod) time.Duration {
 	return time.Duration(*p.Spec.TerminationGracePeriodSeconds) * time.Second
 }
 
-// noMarksLeft: a node whose instance stays has nothing of the agents in the end.
+// noMarksLeft: a node whose instance stays has nothing of the agents in the end. In Standby it is uncordoned when the
+// instance is in service again (docs/events.md).
 func (j *judge) noMarksLeft() {
 	for _, c := range j.clusters {
 		for _, n := range kube.List[*corev1.Node](c.server) {
 			replaced := j.facts.isReplaced(n.Name, time.Now())
 			ends := !replaced && len(j.facts.truthsAt(n.Name, time.Now(), 0)) > 0 || !replaced && j.isLeaving(n.Name, time.Now())
-			unknown := j.cannotVerify() || j.cannotAsk()
+			unknown := j.cannotVerify() || j.cannotAsk() || j.isInStandby(n.Name)
 			if marks := j.marksOn(n); len(marks) > 0 && j.machines.find(n.Name) != nil && !ends && !unknown {
 				j.violate("no marks left", time.Now(), "node %s, which does not end, has %q", n.Name, marks)
 			}
 		}
 	}
+}
+
+// isInStandby reports whether the instance of a Node is in Standby now.
+func (j *judge) isInStandby(id string) bool {
+	m := j.machines.find(id)
+	return m != nil && slices.ContainsFunc(j.aws.Instances(m.group.Name), func(i awsim.Instance) bool {
+		return i.ID == id && i.State == "Standby"
+	})
 }
 
 // marksOn returns what the agents have added to a Node.
