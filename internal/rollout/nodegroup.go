@@ -14,7 +14,16 @@ import (
 
 // nodegroupUpdate replaces the nodes of an EKS managed node group by an update of that: it starts one, or attaches to
 // one that is under way, as to an Instance Refresh, and follows it. EKS ends no update before its time.
-type nodegroupUpdate struct{ *instanceRefresh }
+type nodegroupUpdate struct {
+	*instanceRefresh
+	most, desired int // The sizes before the update; 0 if this run has not started it.
+}
+
+// start starts an update.
+func (u *nodegroupUpdate) start(ctx context.Context) error {
+	u.most, u.desired = u.group.state.group.Max, u.group.state.group.Desired
+	return u.instanceRefresh.start(ctx)
+}
 
 // follow returns when the update has succeeded, or at once if there is none.
 func (u *nodegroupUpdate) follow(ctx context.Context) error {
@@ -36,8 +45,11 @@ func (u *nodegroupUpdate) follow(ctx context.Context) error {
 	}
 	u.ended = true
 	if f.Status == refresh.StatusSuccessful {
-		return u.awaitUpdated(ctx)
+		err := u.awaitUpdated(ctx)
+		u.noteSizes(ctx)
+		return err
 	}
+	u.noteSizes(ctx)
 	message := describeStatus(f)
 	if f.Evictions {
 		message += g.evictions.describe(ctx, f.Resources) + "; let the pods be evicted, then run the same command again, " +
@@ -58,6 +70,20 @@ func (u *nodegroupUpdate) awaitUpdated(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// noteSizes notes that the group is larger than before the update. If something else scales up while EKS takes back what
+// it has added, EKS ends the update without the rest of that. Source: the scale down phase in "Understand each phase of
+// node updates" in the EKS user guide. So it does when an update fails.
+func (u *nodegroupUpdate) noteSizes(ctx context.Context) {
+	isLarger := func() bool { return u.most > 0 && u.group.state.group.Max > u.most }
+	if !isLarger() || u.group.describeAgain(ctx, 0) != nil || !isLarger() {
+		return
+	}
+	g := u.group.state.group
+	u.group.progress.note(refresh.Warn, "the maximum size is %d and the desired capacity %d, before the update they were %d "+
+		"and %d: EKS leaves what it has added if an update fails, or if something else scales up at its end; lower them, "+
+		"unless somebody else has raised them", g.Max, g.Desired, u.most, u.desired)
 }
 
 // stop describes what goes on, since EKS has no call that ends an update of a node group.

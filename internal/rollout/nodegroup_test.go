@@ -248,6 +248,38 @@ func TestNodegroupNamesBlockingPods(t *testing.T) {
 	})
 }
 
+// TestNodegroupSizes: a note says that EKS has left the group larger, whether the update succeeds or fails.
+func TestNodegroupSizes(t *testing.T) {
+	for name, s := range map[string]struct {
+		script func(a *fakeAWS, reads int)
+		left   int
+		want   report.Outcome
+	}{
+		"left": {succeeds, 2, report.Done}, "taken back": {succeeds, 0, report.Done}, "failed": {fails, 2, report.Failed},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			a, cfg := newFakeAWS(3), defaults()
+			isManaged(a)
+			cfg.Mode = refresh.ModeNodegroup
+			most := a.group.Max
+			a.script = func(reads int) {
+				s.script(a, reads)
+				if len(a.refreshes) > 0 {
+					a.group.Max = most + s.left
+				}
+			}
+			g := runGroup(t.Context(), t, cfg, a, &fakeCluster{})
+			expect(t, g, s.want)
+			isNoted := slices.ContainsFunc(g.Notes, func(n report.Note) bool {
+				return strings.Contains(n.Text, "EKS leaves what it has added")
+			})
+			if isNoted != (s.left > 0) {
+				t.Errorf("notes: %v", g.Notes)
+			}
+		})
+	}
+}
+
 // closedAtStart is a window that is closed when virtual time begins, at midnight of 2000-01-01, a Saturday.
 func closedAtStart(t *testing.T) refresh.Window { return window(t, "Sun 10:00-11:00") }
 

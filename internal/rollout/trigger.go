@@ -116,7 +116,7 @@ func (t *Trigger) newRollout(g *group, all *turns) *rollout {
 	case refresh.ModeRefresh:
 		by = &instanceRefresh{group: g, aws: t.writer}
 	case refresh.ModeNodegroup:
-		by = &nodegroupUpdate{&instanceRefresh{group: g, aws: t.writer}}
+		by = &nodegroupUpdate{instanceRefresh: &instanceRefresh{group: g, aws: t.writer}}
 	case refresh.ModeUnhealthy:
 		inBatches.by = unhealthy
 	case refresh.ModeStandby:
