@@ -189,6 +189,16 @@ func golden(t *testing.T, file, got string) {
 	}
 }
 
+// TestHelpOfNodes: a command that replaces nothing has no outcome of a rollout.
+func TestHelpOfNodes(t *testing.T) {
+	t.Parallel()
+	var stdout, stderr bytes.Buffer
+	code := run(t.Context(), []string{"nodes", "--help"}, nil, &stdout, &stderr)
+	if help := stdout.String(); code != 0 || !strings.Contains(help, "the nodes were read") || strings.Contains(help, "stalled") {
+		t.Errorf("exit code %d: %s", code, help)
+	}
+}
+
 // TestHelp: the help is the reviewed one.
 func TestHelp(t *testing.T) {
 	t.Parallel()

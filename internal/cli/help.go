@@ -52,6 +52,12 @@ Kubernetes injects for a Service of that name, and GitLab's TRIGGER_PAYLOAD. The
 read their own variables: AWS_REGION, AWS_PROFILE, AWS_ROLE_ARN, KUBECONFIG, HTTPS_PROXY and so on.
 `
 
+// nodesExitCodes are those of the command that replaces nothing.
+const nodesExitCodes = `
+    0  the nodes were read
+    1  error: Kubernetes refused a call, or a flag is wrong
+`
+
 // help prints what a command does, and its flags. The commands that cobra adds have its help.
 func (p *program) help(others func(*cobra.Command, []string)) func(*cobra.Command, []string) {
 	return func(cmd *cobra.Command, args []string) {
@@ -67,7 +73,11 @@ func (p *program) help(others func(*cobra.Command, []string)) func(*cobra.Comman
 			fmt.Fprintf(&b, "Commands:\n%s\nExamples:\n%s", commandList(cmd), examples)
 		}
 		p.writeFlags(&b, cmd)
-		b.WriteString("\nExit codes:\n" + indent(report.ExitCodes()) + "\nEnvironment:\n" + indent(variables[1:]))
+		codes := report.ExitCodes()
+		if cmd.Name() == string(opNodes) {
+			codes = nodesExitCodes[1:]
+		}
+		b.WriteString("\nExit codes:\n" + indent(codes) + "\nEnvironment:\n" + indent(variables[1:]))
 		_, _ = io.WriteString(cmd.OutOrStdout(), b.String())
 	}
 }
