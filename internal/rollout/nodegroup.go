@@ -72,18 +72,18 @@ func (u *nodegroupUpdate) awaitUpdated(ctx context.Context) error {
 	return nil
 }
 
-// noteSizes notes that the group is larger than before the update. If something else scales up while EKS takes back what
-// it has added, EKS ends the update without the rest of that. Source: the scale down phase in "Understand each phase of
-// node updates" in the EKS user guide. So it does when an update fails.
+// noteSizes notes that the group is larger than before the update. If something else scales up while EKS takes back
+// what it has added, EKS ends the update without the rest of that. Source: the scale down phase in "Understand each
+// phase of node updates" in the EKS user guide. So it does when an update fails.
 func (u *nodegroupUpdate) noteSizes(ctx context.Context) {
 	isLarger := func() bool { return u.most > 0 && u.group.state.group.Max > u.most }
 	if !isLarger() || u.group.describeAgain(ctx, 0) != nil || !isLarger() {
 		return
 	}
 	g := u.group.state.group
-	u.group.progress.note(refresh.Warn, "the maximum size is %d and the desired capacity %d, before the update they were %d "+
-		"and %d: EKS leaves what it has added if an update fails, or if something else scales up at its end; lower them, "+
-		"unless somebody else has raised them", g.Max, g.Desired, u.most, u.desired)
+	u.group.progress.note(refresh.Warn, "the maximum size is %d and the desired capacity %d, before the update they were "+
+		"%d and %d: EKS leaves what it has added if an update fails, or if something else scales up at its end; lower "+
+		"them, unless somebody else has raised them", g.Max, g.Desired, u.most, u.desired)
 }
 
 // stop describes what goes on, since EKS has no call that ends an update of a node group.

@@ -56,8 +56,8 @@ func RaiseMax(g Group, to int) RaisedMax {
 func (m RaisedMax) IsRaised(g Group) bool { return slices.Contains(m.To, g.Max) }
 
 // Kept returns why the group cannot have its maximum back now, or empty if it can: Auto Scaling lowers the desired
-// capacity to a maximum that is below it. Source: UpdateAutoScalingGroup in the API reference. The maximum is the desired
-// capacity then, so that no autoscaler goes further.
+// capacity to a maximum that is below it. Source: UpdateAutoScalingGroup in the API reference. The maximum is the
+// desired capacity then, so that no autoscaler goes further.
 func (m RaisedMax) Kept(g Group) string {
 	if !m.IsRaised(g) || g.Desired <= m.From {
 		return ""

@@ -69,7 +69,7 @@ func (w *world) runAll(ctx context.Context) {
 	work.Go(func() { w.runSteps() })
 	work.Go(func() { w.injectFaults() })
 	work.Wait()
-	w.heal()
+	w.heal() //nolint:contextcheck // What ends in the simulation has its own context.
 	w.runFinals(ctx)
 }
 

@@ -104,8 +104,8 @@ func (c *nodeLifecycle) enqueueEviction(node *corev1.Node, pod *corev1.Pod) {
 // noticed is how long the controllers need to see a new pod.
 const noticed = time.Second
 
-// evictionTime returns when a pod has to leave for a NoExecute taint. The seconds for which it tolerates the taint begin
-// when the controller sees both. Source: processPodOnNode in pkg/controller/tainteviction of Kubernetes.
+// evictionTime returns when a pod has to leave for a NoExecute taint. The seconds for which it tolerates the taint
+// begin when the controller sees both. Source: processPodOnNode in pkg/controller/tainteviction of Kubernetes.
 func evictionTime(node *corev1.Node, pod *corev1.Pod) (at time.Time, evicted bool) {
 	for _, t := range node.Spec.Taints {
 		if t.Effect != corev1.TaintEffectNoExecute {
