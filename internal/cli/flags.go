@@ -193,7 +193,8 @@ func safetyOptions(s *settings) []*option {
 		seconds(pointer(&p.Bake), "bake",
 			"Time for which AWS watches the alarms after the last replacement (BakeTime).", 48*time.Hour),
 		list(&p.Alarms, "alarm", "NAME",
-			"CloudWatch alarm that fails the refresh. At most ten."),
+			`CloudWatch alarm that fails the refresh. At most ten. A name with a comma must be in double quotes:
+			'"High CPU, prod"'.`),
 		boolean(&p.AutoRollback, "auto-rollback",
 			`Roll back a refresh that fails. AWS does this. It needs a group that does not use $Latest or
 			$Default.`),

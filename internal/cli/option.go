@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/csv"
 	"errors"
 	"fmt"
 	"slices"
@@ -80,15 +81,22 @@ func (o *option) parse(environ map[string]string) (source string, err error) {
 	return source, nil
 }
 
-// parts returns the elements of a list, or the last value of another option.
+// parts returns the elements of a list, or the last value of another option. An element in double quotes may have
+// commas, as in CSV.
 func (o *option) parts(given []string) []string {
 	if !o.many {
 		return given[len(given)-1:]
 	}
 	var parts []string
 	for _, text := range given {
-		for part := range strings.SplitSeq(text, ",") {
-			parts = append(parts, strings.TrimSpace(part))
+		record := csv.NewReader(strings.NewReader(strings.ReplaceAll(text, "\n", " ")))
+		record.LazyQuotes, record.TrimLeadingSpace = true, true
+		elements, err := record.Read()
+		if err != nil { // It is empty: with lazy quotes there is no other error.
+			elements = []string{""}
+		}
+		for _, element := range elements {
+			parts = append(parts, strings.TrimSpace(element))
 		}
 	}
 	return parts

@@ -66,6 +66,9 @@ func TestConfig(t *testing.T) {
 			}
 			c.OnConflict, c.Version = rollout.CancelActive, "$Latest"
 		}},
+		{"names with commas", "--asg workers", []string{`TRIGGER_ALARM="High CPU, prod", b`}, func(c *rollout.Config) {
+			c.Preferences.Alarms = []string{"High CPU, prod", "b"}
+		}},
 		{"no desired configuration", "--asg workers --pin=false", nil, func(c *rollout.Config) { c.Pin = refresh.PinNever }},
 		{"--all implies --skip-matching=false", "--asg workers --all", nil, func(c *rollout.Config) { c.All, c.Preferences.SkipMatching = true, false }},
 		{"--skip-matching=false implies --all", "--asg workers --skip-matching=false", nil, func(c *rollout.Config) { c.All, c.Preferences.SkipMatching = true, false }},

@@ -47,7 +47,9 @@ func changes(before, after Rollout) []change {
 	}
 	var all []change
 	for _, g := range after.Groups {
-		all = append(all, groupChanges(known[g.Name], g, after.At)...)
+		if last := known[g.Name]; g.Revision == 0 || g.Revision != last.Revision {
+			all = append(all, groupChanges(last, g, after.At)...)
+		}
 	}
 	return all
 }

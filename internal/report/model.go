@@ -71,6 +71,7 @@ type Group struct {
 	Message   string         `json:"message,omitempty"`  // Of the outcome: the state, and what to do.
 	Ended     time.Time      `json:"ended,omitzero"`
 	Failed    string         `json:"failed,omitempty"` // The target that trigger watch does not try again; of a status only.
+	Revision  int            `json:"-"`                // If not 0, two Groups with the same one are the same.
 }
 
 // Note is an action or a finding that the other fields do not show.

@@ -170,6 +170,32 @@ func TestStatusComparesWithRefresh(t *testing.T) {
 	}
 }
 
+// TestStatusInBatches: only the tags of the group say that a trigger replaces its instances in batches.
+func TestStatusInBatches(t *testing.T) {
+	t.Parallel()
+	lease := func(expires time.Duration) string {
+		return refresh.Lease{Holder: "ci-1/42", Expires: time.Now().Add(expires)}.String()
+	}
+	begun := refresh.Begun{Target: "lt-1/2", At: time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)}.String()
+	for name, tt := range map[string]struct {
+		tags  map[string]string
+		phase report.Phase
+		want  string
+	}{
+		"none":   {nil, report.Finished, ""},
+		"begun":  {map[string]string{refresh.BegunTag: begun}, report.Replacing, "the rollout that began at 2026-11-23T12:00:00Z has not ended, and no trigger works on it: 3 of 3 instances outdated; run the same command again to continue"},
+		"leased": {map[string]string{refresh.BegunTag: begun, refresh.LeaseTag: lease(time.Minute)}, report.Replacing, "the trigger ci-1/42 works on the group: 3 of 3 instances outdated"},
+		"killed": {map[string]string{refresh.LeaseTag: lease(-time.Minute)}, report.Finished, ""},
+	} {
+		a := newFakeAWS(3)
+		a.group.Tags = tt.tags
+		got, err := New(defaults(), a, nil, nil, nil).Status(t.Context())
+		if err != nil || got.Groups[0].Phase != tt.phase || got.Groups[0].Message != tt.want {
+			t.Errorf("%s: %s, %q, %v", name, got.Groups[0].Phase, got.Groups[0].Message, err)
+		}
+	}
+}
+
 // TestPlanWithoutPods: a plan without permission to list pods has a warning.
 func TestPlanWithoutPods(t *testing.T) {
 	t.Parallel()

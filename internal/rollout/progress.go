@@ -20,8 +20,10 @@ type progress struct {
 	reporter report.Reporter // nil if nothing is shown
 	nodes    nodeIndex
 
-	mu sync.Mutex
-	r  report.Rollout
+	mu       sync.Mutex
+	r        report.Rollout
+	shown    []report.Group // What the reporter has of each group: it may keep them, so that they never change.
+	revision int            // Of the group that was shown last.
 }
 
 func newProgress(
@@ -33,6 +35,10 @@ func newProgress(
 			Name: g.Name, Mode: mode, Nodegroup: g.ManagedNodegroup(), Phase: report.Queued,
 			Desired: g.Desired, Instances: instancesOf(g),
 		})
+	}
+	p.shown = make([]report.Group, len(groups))
+	for i := range p.shown {
+		p.update(i)
 	}
 	return p
 }
@@ -56,6 +62,7 @@ func (p groupProgress) set(change func(*report.Group)) {
 	p.all.mu.Lock()
 	defer p.all.mu.Unlock()
 	change(&p.all.r.Groups[p.i])
+	p.all.update(p.i)
 	p.all.show()
 }
 
@@ -72,19 +79,31 @@ func (p groupProgress) end(e ending) {
 	})
 }
 
-// snapshot returns a copy that the reporter may keep, with the nodes as they are now. It needs mu.
+// update copies a group, with its nodes as they are now. It needs mu.
+func (p *progress) update(i int) {
+	g := p.r.Groups[i]
+	g.Instances = slices.Clone(g.Instances)
+	for n := range g.Instances {
+		g.Instances[n].Node = p.nodes.of(g.Instances[n].ID)
+	}
+	p.revision++
+	g.Revision = p.revision
+	p.shown[i] = g
+}
+
+// snapshot returns what the reporter may keep. It needs mu.
 func (p *progress) snapshot() report.Rollout {
 	r := p.r
-	r.At = time.Now()
-	r.Groups = slices.Clone(r.Groups)
-	for i := range r.Groups {
-		instances := slices.Clone(r.Groups[i].Instances)
-		for n := range instances {
-			instances[n].Node = p.nodes.of(instances[n].ID)
-		}
-		r.Groups[i].Instances = instances
-	}
+	r.At, r.Groups = time.Now(), slices.Clone(p.shown)
 	return r
+}
+
+// latest is snapshot with all nodes as they are now. It needs mu.
+func (p *progress) latest() report.Rollout {
+	for i := range p.shown {
+		p.update(i)
+	}
+	return p.snapshot()
 }
 
 // show needs mu.
@@ -100,9 +119,7 @@ func (p *progress) start(ctx context.Context) (stop func()) {
 	var work sync.WaitGroup
 	work.Go(func() {
 		for retry.Sleep(ctx, showInterval) {
-			p.mu.Lock()
-			p.show()
-			p.mu.Unlock()
+			p.showLatest()
 		}
 	})
 	return func() {
@@ -111,11 +128,19 @@ func (p *progress) start(ctx context.Context) (stop func()) {
 	}
 }
 
+func (p *progress) showLatest() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.reporter != nil {
+		p.reporter.Show(p.latest())
+	}
+}
+
 // close gives the reporter the end of the rollout.
 func (p *progress) close() report.Rollout {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	r := p.snapshot()
+	r := p.latest()
 	if p.reporter != nil {
 		p.reporter.End(r)
 	}

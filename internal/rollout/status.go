@@ -2,10 +2,13 @@ package rollout
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/internal/text"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -24,7 +27,7 @@ func (t *Trigger) Status(ctx context.Context) (report.Rollout, error) {
 	if err := work.Wait(); err != nil {
 		return report.Rollout{}, err
 	}
-	return p.snapshot(), nil
+	return p.latest(), nil
 }
 
 // status shows the newest refresh of the group, and its instances. They are compared with what the refresh
@@ -42,6 +45,7 @@ func (g *group) status(ctx context.Context) error {
 	}
 	if len(all) == 0 {
 		g.countOutdated()
+		g.showBatches()
 		return nil
 	}
 	newest := all[0]
@@ -59,7 +63,33 @@ func (g *group) status(ctx context.Context) error {
 			p.Phase = report.Draining
 		}
 	})
+	if !newest.Active() {
+		g.showBatches()
+	}
 	return nil
+}
+
+// showBatches shows what is known of a rollout in batches: only its trigger knows all of it. Without one, the rollout is
+// over.
+func (g *group) showBatches() {
+	group := g.state.group
+	lease, held := refresh.LeaseOf(group)
+	begun, unfinished := refresh.BegunOf(group)
+	left, _ := g.state.remaining()
+	outdated := fmt.Sprintf("%d of %s outdated", len(left), text.Count(len(group.Instances), "instance"))
+	g.progress.set(func(p *report.Group) {
+		switch {
+		case held && time.Now().Before(lease.Expires):
+			p.Phase = report.Replacing
+			p.Message = fmt.Sprintf("the trigger %s works on the group: %s", lease.Holder, outdated)
+		case unfinished:
+			p.Phase = report.Replacing
+			p.Message = fmt.Sprintf("the rollout that began at %s has not ended, and no trigger works on it: %s; run the "+
+				"same command again to continue", begun.At.UTC().Format(time.RFC3339), outdated)
+		case p.Refresh == "":
+			p.Phase = report.Finished
+		}
+	})
 }
 
 // leadsToDesired reports whether the refresh leads, or has led, to its desired configuration. One that
