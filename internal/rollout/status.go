@@ -69,8 +69,8 @@ func (g *group) status(ctx context.Context) error {
 	return nil
 }
 
-// showBatches shows what is known of a rollout in batches: only its trigger knows all of it. Without one, the rollout is
-// over.
+// showBatches shows what is known of a rollout in batches: only its trigger knows all of it. Without one, the rollout
+// is over.
 func (g *group) showBatches() {
 	group := g.state.group
 	lease, held := refresh.LeaseOf(group)
