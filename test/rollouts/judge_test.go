@@ -210,7 +210,7 @@ func (j *judge) terminates(p *process, c call) {
 	}
 	j.untouchable(g, i, c.action)
 	j.capacity(c)
-	if strings.HasSuffix(i.State, "Standby") { // A user has just moved it: AWS does not lower the desired capacity.
+	if i.State != "InService" && j.isDisturbed(g) { // Others have just taken it: AWS does not lower the desired capacity.
 		j.w.mu.Lock()
 		g.high++
 		j.w.mu.Unlock()
