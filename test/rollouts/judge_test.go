@@ -367,11 +367,14 @@ func (j *judge) rolledOut(p *process, g *group, end report.Group, changes int) {
 	}
 }
 
-// isUpdated reports whether the group is a managed node group that somebody else has just begun to update, or for which
-// a release was published since the process began: it updates to what was the newest then.
+// isUpdated reports whether the group is a managed node group that somebody else has just begun to update, or whether
+// something newer was published since the process began: it replaces by what was the newest then.
 func (j *judge) isUpdated(p *process, g *group) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if j.w.spec.Options.Newest {
+		return g.versioned.After(p.began)
+	}
 	return g.Nodegroup && (j.w.released.After(p.began) || time.Since(g.updated) < grace)
 }
 
