@@ -43,6 +43,7 @@ func (s *scaled) scale(ctx context.Context, client *autoscaling.Client) error {
 			return nil
 		}
 		s.asked += more
+		s.peak = max(s.peak, s.asked+s.removed)
 		_, err := client.SetDesiredCapacity(ctx, &autoscaling.SetDesiredCapacityInput{
 			AutoScalingGroupName: aws.String(group), DesiredCapacity: new(*g.DesiredCapacity + int32(more)),
 		})
