@@ -108,7 +108,7 @@ test-long: sim rollouts ## Run SEEDS (1000) generated worlds and rollouts, and s
 # Not from Go's cache of results, which does not know what these tests run.
 .PHONY: test-e2e
 test-e2e: deps-test cluster site-test ## Run what needs a control plane, Helm, the AWS CLI, buildah or Chromium; see cluster.
-	$(GO) test -race -tags e2e -count=1 -p 2 -timeout 30m $(E2E)
+	$(GO) test -race -tags e2e -count=1 -p 2 -timeout 45m $(E2E)
 
 .PHONY: test-all
 test-all: test test-long test-e2e ## Run all tests.
