@@ -74,12 +74,12 @@ func (b *beginning) begin(ctx context.Context, target string) error {
 }
 
 // launchedSince reports whether the instance was launched after the rollout to the target began. One that comes from a
-// warm pool was launched before. EC2's times have whole seconds.
+// warm pool was launched before.
 func (b *beginning) launchedSince(i refresh.Instance) bool {
 	if b.known[i.ID] {
 		return b.continued && i.Launched.After(b.begun.At)
 	}
-	return i.Launched.IsZero() || !i.Launched.Before(b.begun.At.Truncate(time.Second))
+	return i.Launched.IsZero() || b.begun.Precedes(i.Launched)
 }
 
 // end forgets the beginning of a rollout that has left nothing to be replaced.

@@ -73,13 +73,13 @@ func (g *group) status(ctx context.Context) error {
 // is over.
 func (g *group) showBatches() {
 	group := g.state.group
-	lease, held := refresh.LeaseOf(group)
+	lease, held := refresh.HeldByOther(group, "", time.Now())
 	begun, unfinished := refresh.BegunOf(group)
 	left, _ := g.state.remaining()
 	outdated := fmt.Sprintf("%d of %s outdated", len(left), text.Count(len(group.Instances), "instance"))
 	g.progress.set(func(p *report.Group) {
 		switch {
-		case held && time.Now().Before(lease.Expires):
+		case held:
 			p.Phase = report.Replacing
 			p.Message = fmt.Sprintf("the trigger %s works on the group: %s", lease.Holder, outdated)
 		case unfinished:

@@ -21,6 +21,10 @@ func (b Begun) String() string {
 	return b.Target + " " + b.At.UTC().Format("2006-01-02T15:04:05.000Z07:00")
 }
 
+// Precedes reports whether an instance that was launched then may have been launched after the rollout began. EC2's
+// times have whole seconds.
+func (b Begun) Precedes(launched time.Time) bool { return !launched.Before(b.At.Truncate(time.Second)) }
+
 // BegunOf reads the beginning from the group's tags. A tag that cannot be read is none.
 func BegunOf(g Group) (b Begun, ok bool) {
 	target, text, _ := strings.Cut(g.Tags[BegunTag], " ")

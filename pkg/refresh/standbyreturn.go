@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/node-drainer/node-drainer/internal/text"
 )
@@ -159,7 +158,7 @@ func (m ReturnSnapshot) launched(record StandbyRecord) (launched []Instance) {
 func (m ReturnSnapshot) launchedSince(all []Instance) (since []Instance) {
 	begun, ok := BegunOf(m.Group)
 	for _, i := range all {
-		if ok && !i.Launched.Before(begun.At.Truncate(time.Second)) { // EC2's times have whole seconds.
+		if ok && begun.Precedes(i.Launched) {
 			since = append(since, i)
 		}
 	}

@@ -110,18 +110,26 @@ func (p *process) isDead() bool {
 
 // change makes a change in the cluster, as a call that may be the last one.
 func (p *process) change(do func()) error {
-	last, err := p.count(true)
+	return p.call(true, func() error {
+		p.nodes.mu.Lock()
+		defer p.nodes.mu.Unlock()
+		do()
+		return nil
+	})
+}
+
+// call makes a call of Kubernetes, which may be the last one of the process.
+func (p *process) call(changes bool, do func() error) error {
+	last, err := p.count(changes)
 	if err != nil {
 		return err
 	}
-	p.nodes.mu.Lock()
-	do()
-	p.nodes.mu.Unlock()
+	err = do()
 	if last {
 		p.kill()
 		return errKilled
 	}
-	return nil
+	return err
 }
 
 // call is a call of AWS.

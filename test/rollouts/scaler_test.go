@@ -34,22 +34,8 @@ func (p *process) newScaler() scaler {
 	return scaler{autoscaler.New(p.scaler, "kube-system/"+scalerName), p}
 }
 
-// call makes a call, which may be the last one of the process.
-func (s scaler) call(changes bool, do func() error) error {
-	last, err := s.p.count(changes)
-	if err != nil {
-		return err
-	}
-	err = do()
-	if last {
-		s.p.kill()
-		return errKilled
-	}
-	return err
-}
-
 func (s scaler) State(ctx context.Context) (state autoscaler.State, err error) {
-	err = s.call(false, func() error {
+	err = s.p.call(false, func() error {
 		state, err = s.Deployment.State(ctx)
 		return err
 	})
@@ -57,15 +43,15 @@ func (s scaler) State(ctx context.Context) (state autoscaler.State, err error) {
 }
 
 func (s scaler) Pause(ctx context.Context, owner string, expires time.Time, dead *autoscaler.Pause) error {
-	return s.call(true, func() error { return s.Deployment.Pause(ctx, owner, expires, dead) })
+	return s.p.call(true, func() error { return s.Deployment.Pause(ctx, owner, expires, dead) })
 }
 
 func (s scaler) Renew(ctx context.Context, owner string, expires time.Time) error {
-	return s.call(false, func() error { return s.Deployment.Renew(ctx, owner, expires) })
+	return s.p.call(false, func() error { return s.Deployment.Renew(ctx, owner, expires) })
 }
 
 func (s scaler) Resume(ctx context.Context, pause autoscaler.Pause) (resumed bool, err error) {
-	err = s.call(true, func() error {
+	err = s.p.call(true, func() error {
 		resumed, err = s.Deployment.Resume(ctx, pause)
 		return err
 	})
