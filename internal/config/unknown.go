@@ -22,10 +22,12 @@ func unknownVariables(values map[string]string) []error {
 	}
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if known[name] || text.IsServiceVariable(name) {
+			continue
+		}
 		group, _, _ := strings.Cut(name, "_")
 		similar := similarTo(name, known)
 		switch {
-		case known[name], text.IsServiceVariable(name):
 		case similar != "":
 			errs = append(errs, fmt.Errorf("%s is unknown: did you mean %s?", name, similar))
 		case prefixes[group+"_"]:
