@@ -29,8 +29,9 @@ func awscli(t testing.TB, url string, args ...string) (stdout string, err error)
 	return out.String(), nil
 }
 
-// client returns the client and its environment, without PATH. Debian's version lacks some of the API: testdata/botocore
-// adds that to its model, and changes nothing for a newer client. The test fails if there is no client.
+// client returns the client and its environment, without PATH. Debian's version lacks some of the API, and the protocol
+// in which the server speaks SQS: testdata/botocore adds that to its model, and changes nothing for a newer client. The
+// test fails if there is no client.
 func client(t testing.TB) (path string, env []string) {
 	t.Helper()
 	path, err := exec.LookPath("/usr/bin/aws") // Debian's, if it is there.
