@@ -126,6 +126,9 @@ func judgeAccess(shared *cluster.Cluster) error {
 		agentAccount: renderAccess, triggerAccount: renderAccess,
 		taintingAccount: renderTainting, lookingAccount: renderLooking, watchingAccount: renderWatching,
 	} {
+		if account != agentAccount { // Without an agent in its own namespace it asks for those of the cluster.
+			provoke(account, "list leases.coordination.k8s.io")
+		}
 		objects, err := render()
 		if err != nil {
 			return err
