@@ -36,24 +36,31 @@ const mostGoroutines = 3000
 // before it: half a minute, and a quarter of a minute for what is under way, a request or the completion of the hook.
 const grantsEnd = 45 * time.Second
 
-// judgeDrain judges the drain for an action.
+// judgeDrain judges the drain for an action, if the agent knows of it.
 func (j boundJudge) judgeDrain(c *cluster, h Hook, a awsim.Action) {
+	if j.cannot(c, a) || (hookJudge{j.judge}).isLost(h) {
+		return
+	}
 	j.drainEnds(c, h, a)
 	j.cordonedAgain(c, h, a)
 }
 
-// cordonedAgain: when the Node of an instance registers again while a hook holds it, it is cordoned again, if the agent
-// knows of the action: a message may be lost until the next resync.
-func (j boundJudge) cordonedAgain(c *cluster, h Hook, a awsim.Action) {
-	known, closed := a.StartedAt, orNow(a.ClosedAt)
+// knownAt returns when the agent knows of an action: with a lost message at the next resync.
+func (j boundJudge) knownAt(h Hook, a awsim.Action) time.Time {
 	if j.facts.losses[h.Install] {
-		known = known.Add(j.configs[h.Install].ResyncInterval)
+		return a.StartedAt.Add(j.configs[h.Install].ResyncInterval)
 	}
+	return a.StartedAt
+}
+
+// cordonedAgain: when the Node of an instance registers again while a hook holds it, it is cordoned again.
+func (j boundJudge) cordonedAgain(c *cluster, h Hook, a awsim.Action) {
+	known, closed := j.knownAt(h, a), orNow(a.ClosedAt)
 	for _, at := range j.facts.rejoined[a.InstanceID] {
 		due := at.Add(time.Minute + 2*c.Timing.Watch)
 		out := overlap(j.outages(h.Install, c), at.Add(-time.Minute), due) > 0
 		if _, marked := markAt(j.markings[c.Name], a.InstanceID, due); at.After(known) && due.Before(closed) &&
-			!marked && !out && !j.cannot(c, a) && nodeAt(&c.changes, a.InstanceID, due) != nil {
+			!marked && !out && nodeAt(&c.changes, a.InstanceID, due) != nil {
 			j.violate("stays cordoned", due, "node %s registered again, and is not cordoned while hook %s is open",
 				a.InstanceID, a.Hook)
 		}
@@ -63,7 +70,7 @@ func (j boundJudge) cordonedAgain(c *cluster, h Hook, a awsim.Action) {
 // drainEnds: a drain ends by its deadline and the grace periods that were granted before, whatever pods, webhooks and
 // messages do.
 func (j boundJudge) drainEnds(c *cluster, h Hook, a awsim.Action) {
-	if j.cannot(c, a) || (hookJudge{j.judge}).isLost(h) || j.failsToComplete() {
+	if j.failsToComplete() {
 		return
 	}
 	closed := orNow(a.ClosedAt)
@@ -98,7 +105,7 @@ func (j boundJudge) drainDue(c *cluster, h Hook, a awsim.Action, closed time.Tim
 		cfg := j.configs[h.Install]
 		due = a.StartedAt.Add(cfg.Drain.Timeout + cfg.Node.RegistrationTimeout)
 	}
-	return latest(due, a.StartedAt)
+	return latest(due, j.knownAt(h, a))
 }
 
 // failsToComplete reports whether AWS fails to complete hooks at some time.

@@ -139,13 +139,15 @@ func (j podJudge) judgeTime(r removal) {
 }
 
 // deadlineOf returns the deadline of a drain, which an outage keeps the agent from writing to the mark. A drain that is
-// under way keeps its earlier deadline if the mark gets a later one, and so does one that maintenance starts again
-// after a crash, before the mark gets the later one.
+// under way keeps its earlier deadline if the mark gets a later one, and so does one that maintenance or a request starts
+// again when another agent leads, before the mark gets the later one.
 func (j podJudge) deadlineOf(r removal, m marking) time.Time {
 	deadlines := []time.Time{m.mark.Deadline}
-	announced := slices.ContainsFunc(j.facts.truthsAt(m.node, r.At, 0), func(t truth) bool { return t.kind == "maintain" })
+	joined := slices.ContainsFunc(j.facts.truthsAt(m.node, r.At, longest), func(t truth) bool {
+		return slices.Contains([]string{"maintain", "annotated", "asked to drain"}, t.kind)
+	})
 	for _, o := range j.markings[r.cluster.Name] {
-		if o.node == m.node && o.from.Equal(m.from) && (announced || o.from.After(r.At.Add(-time.Minute))) {
+		if o.node == m.node && o.from.Equal(m.from) && (joined || o.from.After(r.At.Add(-time.Minute))) {
 			deadlines = append(deadlines, o.mark.Deadline)
 		}
 	}
