@@ -68,7 +68,8 @@ func (j boundJudge) cordonedAgain(c *cluster, h Hook, a awsim.Action) {
 }
 
 // drainEnds: a drain ends by its deadline and the grace periods that were granted before, whatever pods, webhooks and
-// messages do.
+// messages do. Auto Scaling may replace the action by another one meanwhile: then the node is drained once more, for half
+// a minute.
 func (j boundJudge) drainEnds(c *cluster, h Hook, a awsim.Action) {
 	if j.failsToComplete() {
 		return
@@ -81,6 +82,13 @@ func (j boundJudge) drainEnds(c *cluster, h Hook, a awsim.Action) {
 		}
 	}
 	out := overlap(j.outages(h.Install, c, isDescription, isAdmission), end.Add(-2*time.Minute), closed)
+	replaced := slices.ContainsFunc(j.actions, func(o awsim.Action) bool {
+		return o.InstanceID == a.InstanceID && o.Hook == a.Hook && o.Token != a.Token && o.Transition == a.Transition &&
+			o.StartedAt.Before(a.StartedAt)
+	})
+	if replaced {
+		end = end.Add(30 * time.Second)
+	}
 	if over := closed.Sub(end) - grantsEnd - 2*out; over > 0 {
 		j.violate("drains end", closed, "hook %s of %s was held for %v, and %v beyond the bound of its drain", a.Hook,
 			a.InstanceID, closed.Sub(a.StartedAt), over)
@@ -234,7 +242,12 @@ func (j boundJudge) deadlineKept(c *cluster, m marking) {
 		return
 	}
 	install := c.manager(machine.group)
+	var before time.Time
 	for _, r := range append([]remark{{m.from, m.mark}}, m.changed...) {
+		if r.mark.Deadline.Equal(before) {
+			continue
+		}
+		before = r.mark.Deadline
 		earliest, known := j.earliestDeadline(install, m.node, r.at)
 		early := earliest.Add(-j.spec.Skew.Abs() - time.Minute).Sub(r.mark.Deadline)
 		if !r.mark.Deadline.IsZero() && known && early > 0 {
@@ -283,7 +296,7 @@ func (j boundJudge) earliestDeadline(install, id string, at time.Time) (earliest
 			add(t.from.Add(cfg.Drain.Timeout))
 		}
 	}
-	return earliest, !earliest.IsZero() && !j.cannotDescribe()
+	return earliest, !earliest.IsZero() && !j.cannotDescribe(at)
 }
 
 // earliestEnd returns the earliest deadline that the lifecycle actions of an instance allow; zero if it has none.
@@ -304,10 +317,12 @@ func (j boundJudge) earliestEnd(timeout time.Duration, id string, at time.Time) 
 	return earliest, true
 }
 
-// cannotDescribe reports whether agents are ever denied what they have to know of hooks and instances. They assume the
-// worst then.
-func (j boundJudge) cannotDescribe() bool {
+// cannotDescribe reports whether agents are denied what they have to know of hooks and instances, or have got no answer
+// for a while at a time. They assume the shortest hook then.
+func (j boundJudge) cannotDescribe(at time.Time) bool {
 	return slices.ContainsFunc(j.spec.Faults, func(f Fault) bool {
-		return f.Do == "aws-deny" && strings.HasPrefix(f.What, "Describe")
+		drops := slices.Contains([]string{"aws-down", "aws-throttle", "aws-drop"}, f.Do)
+		fails := drops && (f.What == "" || f.What == "autoscaling") && j.isDuring(f, at)
+		return fails || f.Do == "aws-deny" && strings.HasPrefix(f.What, "Describe")
 	})
 }

@@ -227,8 +227,8 @@ func (j hookJudge) isEnding(id string, at time.Time) bool {
 	})
 }
 
-// drainIsDue reports whether the deadline of the mark is at most a minute ahead, or that of what EC2 has announced,
-// which an outage keeps from the mark: all events of an instance share its drain, which keeps the earliest deadline
+// drainIsDue reports whether the deadline of the mark is at most a minute ahead, or that of the hook or of what EC2 has
+// announced, which an outage keeps from the mark: all events of an instance share its drain, which keeps the earliest deadline
 // (docs/events.md).
 func drainIsDue(j *judge, c *cluster, h Hook, a awsim.Action, m marking) bool {
 	outages := j.outages(h.Install, c)
@@ -237,7 +237,9 @@ func drainIsDue(j *judge, c *cluster, h Hook, a awsim.Action, m marking) bool {
 		due := t.ends.Add(-j.configs[h.Install].Event.Margin - time.Minute)
 		return !t.ends.IsZero() && due.Before(a.ClosedAt)
 	})
-	return m.isDue(a.ClosedAt) || announced && (isAfterOutage(m.from) || isAfterOutage(a.ClosedAt))
+	hook := a.StartedAt.Add(j.configs[h.Install].Drain.Timeout - time.Minute)
+	return m.isDue(a.ClosedAt) || announced && isAfterOutage(m.from) ||
+		(announced || hook.Before(a.ClosedAt)) && isAfterOutage(a.ClosedAt)
 }
 
 // isDue reports whether the deadline of the mark is at most a minute ahead.

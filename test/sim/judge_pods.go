@@ -89,11 +89,16 @@ func (j *judge) isLeaving(id string, at time.Time) bool {
 // ended is acted on after a few seconds.
 func (j podJudge) isUnanswered(at time.Time) bool {
 	return slices.ContainsFunc(j.spec.Faults, func(f Fault) bool {
-		from := j.began.Add(f.From)
 		drops := slices.Contains([]string{"aws-down", "aws-throttle", "aws-drop"}, f.Do)
 		fails := drops && (f.What == "" || f.What == "ec2") || f.Do == "aws-deny" && f.What == "DescribeInstances"
-		return fails && from.Before(at) && from.Add(f.For+time.Minute).After(at)
+		return fails && j.isDuring(f, at)
 	})
+}
+
+// isDuring reports whether a time is during a fault, or at most a minute after it.
+func (j *judge) isDuring(f Fault, at time.Time) bool {
+	from := j.began.Add(f.From)
+	return from.Before(at) && from.Add(f.For+time.Minute).After(at)
 }
 
 // isOverdueLaunch reports whether the instance of the node has a launch that the install is about to give up, because
@@ -144,7 +149,7 @@ func (j podJudge) judgeTime(r removal) {
 func (j podJudge) deadlineOf(r removal, m marking) time.Time {
 	deadlines := []time.Time{m.mark.Deadline}
 	joined := slices.ContainsFunc(j.facts.truthsAt(m.node, r.At, longest), func(t truth) bool {
-		return slices.Contains([]string{"maintain", "annotated", "asked to drain"}, t.kind)
+		return slices.Contains([]string{"maintain", "annotated", "asked to drain", "asked to replace"}, t.kind)
 	})
 	for _, o := range j.markings[r.cluster.Name] {
 		if o.node == m.node && o.from.Equal(m.from) && (joined || o.from.After(r.At.Add(-time.Minute))) {
@@ -231,7 +236,8 @@ func (j podJudge) drainBegan(r removal, m marking) time.Time {
 
 // startsUnmarked reports whether an event of the kind starts a drain before the node is marked.
 func startsUnmarked(kind string, outage bool) bool {
-	return kind == "interrupt" || outage && slices.Contains([]string{"maintain", "asked to drain", "annotated"}, kind)
+	waits := []string{"maintain", "asked to drain", "asked to replace", "annotated"}
+	return kind == "interrupt" || outage && slices.Contains(waits, kind)
 }
 
 // mayDelete reports whether something kept the agent from evicting, or from seeing that it could. A drain without time
