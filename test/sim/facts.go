@@ -112,6 +112,11 @@ func (f *facts) truthsAt(id string, at time.Time, grace time.Duration) (out []tr
 	return out
 }
 
+// hasFailed reports whether the machine of an instance had failed at a time.
+func (f *facts) hasFailed(id string, at time.Time) bool {
+	return slices.ContainsFunc(f.truthsAt(id, at, 0), func(t truth) bool { return t.kind == "killed" })
+}
+
 // removal is an eviction or a deletion of a pod that an agent requested.
 type removal struct {
 	kube.Record

@@ -104,11 +104,6 @@ func (j *judge) wasDead(id string, at time.Time) bool {
 	})
 }
 
-// failed reports whether the machine of an instance had failed at a time.
-func (j *judge) failed(id string, at time.Time) bool {
-	return slices.ContainsFunc(j.facts.truthsAt(id, at, 0), func(t truth) bool { return t.kind == "killed" })
-}
-
 // cordonsKept: no agent uncordons a node that an administrator cordoned.
 func (j *judge) cordonsKept() {
 	for _, c := range j.clusters {

@@ -384,7 +384,7 @@ func (j *judge) deadNodes() {
 			install := agentOf(l.who)
 			deletes := j.configs[install].Drain.AtDeadline == "delete"
 			sees := overlap(j.outages(install, m.cluster), l.at.Add(-slack), l.at) == 0 && !j.facts.isReplaced(id, l.at)
-			if strings.Contains(l.text, id) && deletes && sees && j.failed(id, l.at.Add(-2*slack)) {
+			if strings.Contains(l.text, id) && deletes && sees && j.facts.hasFailed(id, l.at.Add(-2*slack)) {
 				j.violate("dead nodes", l.at, "the termination of %s, whose machine is dead, is reported as left-behind", id)
 			}
 		}

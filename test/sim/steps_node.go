@@ -44,8 +44,8 @@ func (w nodeEvents) rejoin(id string, s Step) error {
 	m := w.machines.find(id)
 	server := m.cluster.server
 	before, ok := kube.Get[*corev1.Node](server, nodeName(id))
-	if !ok || !m.endedAt.IsZero() {
-		return errors.New("the node is gone")
+	if !ok || !m.endedAt.IsZero() || s.N == 0 && w.facts.hasFailed(id, time.Now()) {
+		return errors.New("the node is gone, or its kubelet is dead")
 	}
 	zone := before.Labels[corev1.LabelTopologyZone]
 	after := newNode(m, zone, false)
@@ -61,7 +61,7 @@ func (w nodeEvents) rejoin(id string, s Step) error {
 		hasEnded := !m.endedAt.IsZero()
 		m.replaced = s.N == 1
 		w.machines.mu.Unlock()
-		if hasEnded && s.N == 0 {
+		if s.N == 0 && (hasEnded || w.facts.hasFailed(id, time.Now())) {
 			return
 		}
 		w.facts.replace(id, s.N == 1)
