@@ -44,6 +44,28 @@ func TestRecordingIsCurrent(t *testing.T) {
 	}
 }
 
+// TestRecordedMetricsAreCurrent: the recorded metrics are those of the agent today. TestRecordedNode compares their labels.
+func TestRecordedMetricsAreCurrent(t *testing.T) {
+	text := func(file string) string {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(content)
+	}
+	recorded := text("replay/metrics.txt")
+	all := regexp.MustCompile("(?m)^\\| `(node_drainer_[a-z_]+)`").FindAllStringSubmatch(text("../../docs/reference.md"), -1)
+	for _, metric := range all {
+		isOfWatch := strings.HasPrefix(metric[1], "node_drainer_watch_")
+		if !isOfWatch && !regexp.MustCompile(`(?m)^ *`+metric[1]+`(_bucket)?[{ ]`).MatchString(recorded) {
+			t.Errorf("the recording lacks %s: run make demo-record", metric[1])
+		}
+	}
+	if len(all) == 0 {
+		t.Error("docs/reference.md has no metrics")
+	}
+}
+
 // recordedLines returns the templates of the lines that stay on the screen.
 func recordedLines(t *testing.T) []string {
 	t.Helper()
