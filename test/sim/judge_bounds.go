@@ -68,8 +68,8 @@ func (j boundJudge) cordonedAgain(c *cluster, h Hook, a awsim.Action) {
 }
 
 // drainEnds: a drain ends by its deadline and the grace periods that were granted before, whatever pods, webhooks and
-// messages do. Auto Scaling may replace the action by another one meanwhile: then the node is drained once more, for half
-// a minute.
+// messages do. Auto Scaling may replace the action by another one meanwhile: then the node is drained once more, for
+// half a minute.
 func (j boundJudge) drainEnds(c *cluster, h Hook, a awsim.Action) {
 	if j.failsToComplete() {
 		return

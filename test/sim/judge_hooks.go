@@ -228,8 +228,8 @@ func (j hookJudge) isEnding(id string, at time.Time) bool {
 }
 
 // drainIsDue reports whether the deadline of the mark is at most a minute ahead, or that of the hook or of what EC2 has
-// announced, which an outage keeps from the mark: all events of an instance share its drain, which keeps the earliest deadline
-// (docs/events.md).
+// announced, which an outage keeps from the mark: all events of an instance share its drain, which keeps the earliest
+// deadline (docs/events.md).
 func drainIsDue(j *judge, c *cluster, h Hook, a awsim.Action, m marking) bool {
 	outages := j.outages(h.Install, c)
 	isAfterOutage := func(at time.Time) bool { return overlap(outages, at.Add(-time.Minute), at) > 0 }

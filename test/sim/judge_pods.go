@@ -144,8 +144,8 @@ func (j podJudge) judgeTime(r removal) {
 }
 
 // deadlineOf returns the deadline of a drain, which an outage keeps the agent from writing to the mark. A drain that is
-// under way keeps its earlier deadline if the mark gets a later one, and so does one that maintenance or a request starts
-// again when another agent leads, before the mark gets the later one.
+// under way keeps its earlier deadline if the mark gets a later one, and so does one that maintenance or a request
+// starts again when another agent leads, before the mark gets the later one.
 func (j podJudge) deadlineOf(r removal, m marking) time.Time {
 	deadlines := []time.Time{m.mark.Deadline}
 	joined := slices.ContainsFunc(j.facts.truthsAt(m.node, r.At, longest), func(t truth) bool {
