@@ -169,15 +169,6 @@ func TestRecordedNode(t *testing.T) {
 	}
 }
 
-func read(t *testing.T, file string) string {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
-
 // shapeOfNode returns the labels, annotations, taints, conditions and Events in the output of kubectl describe node,
 // without what differs from run to run.
 func shapeOfNode(description string) (all []string) {

@@ -46,15 +46,9 @@ func TestRecordingIsCurrent(t *testing.T) {
 
 // TestRecordedMetricsAreCurrent: the recorded metrics are those of the agent today. TestRecordedNode compares their labels.
 func TestRecordedMetricsAreCurrent(t *testing.T) {
-	text := func(file string) string {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(content)
-	}
-	recorded := text("replay/metrics.txt")
-	all := regexp.MustCompile("(?m)^\\| `(node_drainer_[a-z_]+)`").FindAllStringSubmatch(text("../../docs/reference.md"), -1)
+	recorded := read(t, "replay/metrics.txt")
+	row := regexp.MustCompile("(?m)^\\| `(node_drainer_[a-z_]+)`")
+	all := row.FindAllStringSubmatch(read(t, "../../docs/reference.md"), -1)
 	for _, metric := range all {
 		isOfWatch := strings.HasPrefix(metric[1], "node_drainer_watch_")
 		if !isOfWatch && !regexp.MustCompile(`(?m)^ *`+metric[1]+`(_bucket)?[{ ]`).MatchString(recorded) {
@@ -66,14 +60,19 @@ func TestRecordedMetricsAreCurrent(t *testing.T) {
 	}
 }
 
-// recordedLines returns the templates of the lines that stay on the screen.
-func recordedLines(t *testing.T) []string {
+func read(t *testing.T, file string) string {
 	t.Helper()
-	cast, err := os.ReadFile("replay/recording.cast")
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return templates(output(t, string(cast)))
+	return string(text)
+}
+
+// recordedLines returns the templates of the lines that stay on the screen.
+func recordedLines(t *testing.T) []string {
+	t.Helper()
+	return templates(output(t, read(t, "replay/recording.cast")))
 }
 
 // output returns the output in an asciicast.

@@ -321,8 +321,6 @@ func (j boundJudge) earliestEnd(timeout time.Duration, id string, at time.Time) 
 // for a while at a time. They assume the shortest hook then.
 func (j boundJudge) cannotDescribe(at time.Time) bool {
 	return slices.ContainsFunc(j.spec.Faults, func(f Fault) bool {
-		drops := slices.Contains([]string{"aws-down", "aws-throttle", "aws-drop"}, f.Do)
-		fails := drops && (f.What == "" || f.What == "autoscaling") && j.isDuring(f, at)
-		return fails || f.Do == "aws-deny" && strings.HasPrefix(f.What, "Describe")
+		return f.keepsBack("autoscaling") && j.isDuring(f, at) || f.Do == "aws-deny" && strings.HasPrefix(f.What, "Describe")
 	})
 }

@@ -89,10 +89,13 @@ func (j *judge) isLeaving(id string, at time.Time) bool {
 // ended is acted on after a few seconds.
 func (j podJudge) isUnanswered(at time.Time) bool {
 	return slices.ContainsFunc(j.spec.Faults, func(f Fault) bool {
-		drops := slices.Contains([]string{"aws-down", "aws-throttle", "aws-drop"}, f.Do)
-		fails := drops && (f.What == "" || f.What == "ec2") || f.Do == "aws-deny" && f.What == "DescribeInstances"
-		return fails && j.isDuring(f, at)
+		return (f.keepsBack("ec2") || f.Do == "aws-deny" && f.What == "DescribeInstances") && j.isDuring(f, at)
 	})
+}
+
+// keepsBack reports whether a service of AWS gives no answer during the fault.
+func (f Fault) keepsBack(service string) bool {
+	return slices.Contains([]string{"aws-down", "aws-throttle", "aws-drop"}, f.Do) && (f.What == "" || f.What == service)
 }
 
 // isDuring reports whether a time is during a fault, or at most a minute after it.
@@ -148,9 +151,7 @@ func (j podJudge) judgeTime(r removal) {
 // starts again when another agent leads, before the mark gets the later one.
 func (j podJudge) deadlineOf(r removal, m marking) time.Time {
 	deadlines := []time.Time{m.mark.Deadline}
-	joined := slices.ContainsFunc(j.facts.truthsAt(m.node, r.At, longest), func(t truth) bool {
-		return slices.Contains([]string{"maintain", "annotated", "asked to drain", "asked to replace"}, t.kind)
-	})
+	joined := slices.ContainsFunc(j.facts.truthsAt(m.node, r.At, longest), truth.drainsWithoutHook)
 	for _, o := range j.markings[r.cluster.Name] {
 		if o.node == m.node && o.from.Equal(m.from) && (joined || o.from.After(r.At.Add(-time.Minute))) {
 			deadlines = append(deadlines, o.mark.Deadline)
@@ -227,17 +228,16 @@ func (j podJudge) drainBegan(r removal, m marking) time.Time {
 	}
 	for _, t := range j.facts.truthsAt(id, began, 0) {
 		out := overlap(j.outages(r.Client, r.cluster), t.from, began) > 0
-		if startsUnmarked(t.kind, out) && t.from.Before(began) {
+		if (t.kind == "interrupt" || out && t.drainsWithoutHook()) && t.from.Before(began) {
 			began = t.from
 		}
 	}
 	return began
 }
 
-// startsUnmarked reports whether an event of the kind starts a drain before the node is marked.
-func startsUnmarked(kind string, outage bool) bool {
-	waits := []string{"maintain", "asked to drain", "asked to replace", "annotated"}
-	return kind == "interrupt" || outage && slices.Contains(waits, kind)
+// drainsWithoutHook reports whether maintenance or a request starts a drain of its own.
+func (t truth) drainsWithoutHook() bool {
+	return slices.Contains([]string{"maintain", "annotated", "asked to drain", "asked to replace"}, t.kind)
 }
 
 // mayDelete reports whether something kept the agent from evicting, or from seeing that it could. A drain without time
