@@ -134,8 +134,8 @@ demo-replay: ## Watch a recorded demo, for half a minute. It needs nothing but G
 
 .PHONY: fuzz
 fuzz: ## Fuzz the parser of notifications for FUZZTIME (60s), and that of Redis with a million inputs.
-	$(GO) test -run '^$$' -fuzz '^FuzzParse$$' -fuzztime $(FUZZTIME) ./pkg/event
-	$(GO) test -run '^$$' -fuzz '^FuzzRead$$' -fuzztime 1000000x ./pkg/handover/redis/resp
+	$(GO) test -run '^$$' -fuzz '^FuzzParse$$' -fuzztime $(FUZZTIME) ./internal/event
+	$(GO) test -run '^$$' -fuzz '^FuzzRead$$' -fuzztime 1000000x ./internal/handover/redis/resp
 
 .PHONY: bench
 bench: cluster ## Measure drains against kubectl and the limit, for 25 minutes; BENCH='-scenario one' for less.

@@ -13,11 +13,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/node-drainer/node-drainer/deploy"
-	"github.com/node-drainer/node-drainer/pkg/autoscaling"
-	"github.com/node-drainer/node-drainer/pkg/cloudwatch"
-	"github.com/node-drainer/node-drainer/pkg/ec2"
-	"github.com/node-drainer/node-drainer/pkg/eventbridge"
-	"github.com/node-drainer/node-drainer/pkg/nodegroup"
+	"github.com/node-drainer/node-drainer/internal/autoscaling"
+	"github.com/node-drainer/node-drainer/internal/cloudwatch"
+	"github.com/node-drainer/node-drainer/internal/ec2"
+	"github.com/node-drainer/node-drainer/internal/eventbridge"
+	"github.com/node-drainer/node-drainer/internal/nodegroup"
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
 

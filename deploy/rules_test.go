@@ -13,7 +13,7 @@ import (
 
 	"github.com/node-drainer/node-drainer/deploy"
 	"github.com/node-drainer/node-drainer/internal/config"
-	"github.com/node-drainer/node-drainer/pkg/event"
+	"github.com/node-drainer/node-drainer/internal/event"
 	"github.com/node-drainer/node-drainer/test/awsim"
 )
 
@@ -41,7 +41,7 @@ func TestRulesDeliverEvents(t *testing.T) {
 	for _, r := range planOf(t, inputs).plain("aws_cloudwatch_event_rule") {
 		rules[r["key"].(string)] = decoded(t, r["event_pattern"].(string))
 	}
-	samples, err := filepath.Glob("../pkg/event/testdata/bridge-*.json")
+	samples, err := filepath.Glob("../internal/event/testdata/bridge-*.json")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/node-drainer/node-drainer/internal/event"
 	"github.com/node-drainer/node-drainer/internal/retry"
-	"github.com/node-drainer/node-drainer/pkg/event"
 )
 
 // arrivalInterval is how often the agent looks whether an instance has registered that a message names beside others.

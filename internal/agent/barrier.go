@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/node-drainer/node-drainer/pkg/node"
+	"github.com/node-drainer/node-drainer/internal/node"
 )
 
 const (

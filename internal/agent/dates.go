@@ -3,7 +3,7 @@ package agent
 import (
 	"time"
 
-	"github.com/node-drainer/node-drainer/pkg/event"
+	"github.com/node-drainer/node-drainer/internal/event"
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/node-drainer/node-drainer/pkg/ec2"
+	"github.com/node-drainer/node-drainer/internal/ec2"
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/node-drainer/node-drainer/pkg/autoscaling"
+	"github.com/node-drainer/node-drainer/internal/autoscaling"
 )
 
 // TestUnannouncedTerminations: an instance that leaves its group without an event is reported once, if a hook of ours

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/node-drainer/node-drainer/internal/node"
 	"github.com/node-drainer/node-drainer/pkg/drain"
-	"github.com/node-drainer/node-drainer/pkg/node"
 )
 
 // sharedDrains are the drains that are running, one for all events of an instance. The zero value is ready.

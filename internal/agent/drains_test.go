@@ -3,7 +3,7 @@ package agent
 import (
 	"testing"
 
-	"github.com/node-drainer/node-drainer/pkg/node"
+	"github.com/node-drainer/node-drainer/internal/node"
 )
 
 // TestExpectedDrainOfANodeThatRegistersAgain: no other event may uncordon the new Node before its drain begins.

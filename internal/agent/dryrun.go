@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
-	"github.com/node-drainer/node-drainer/pkg/autoscaling"
+	"github.com/node-drainer/node-drainer/internal/autoscaling"
+	"github.com/node-drainer/node-drainer/internal/node"
 	"github.com/node-drainer/node-drainer/pkg/drain"
-	"github.com/node-drainer/node-drainer/pkg/node"
 )
 
 // dryAutoScaling, dryNodes and dryDrainer wrap what the agent calls in a dry run: they forward the calls that

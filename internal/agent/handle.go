@@ -5,7 +5,7 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/node-drainer/node-drainer/pkg/event"
+	"github.com/node-drainer/node-drainer/internal/event"
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
 

@@ -6,9 +6,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/node-drainer/node-drainer/internal/event"
+	"github.com/node-drainer/node-drainer/internal/node"
 	"github.com/node-drainer/node-drainer/pkg/drain"
-	"github.com/node-drainer/node-drainer/pkg/event"
-	"github.com/node-drainer/node-drainer/pkg/node"
 )
 
 // drainHistory knows the drains that this process has finished. The zero value is ready.

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/node-drainer/node-drainer/pkg/event"
+	"github.com/node-drainer/node-drainer/internal/event"
 )
 
 var (

@@ -5,9 +5,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/node-drainer/node-drainer/internal/event"
+	"github.com/node-drainer/node-drainer/internal/node"
 	"github.com/node-drainer/node-drainer/internal/retry"
-	"github.com/node-drainer/node-drainer/pkg/event"
-	"github.com/node-drainer/node-drainer/pkg/node"
 )
 
 // firstLatePause and lastLatePause bound the pauses between two drains of a node for pods that came late:

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/node-drainer/node-drainer/pkg/autoscaling"
-	"github.com/node-drainer/node-drainer/pkg/event"
-	"github.com/node-drainer/node-drainer/pkg/launch"
-	"github.com/node-drainer/node-drainer/pkg/node"
+	"github.com/node-drainer/node-drainer/internal/autoscaling"
+	"github.com/node-drainer/node-drainer/internal/event"
+	"github.com/node-drainer/node-drainer/internal/launch"
+	"github.com/node-drainer/node-drainer/internal/node"
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
 

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/node-drainer/node-drainer/pkg/event"
+	"github.com/node-drainer/node-drainer/internal/event"
 )
 
 // startOf returns when the launch of an instance without a message began: when EC2 launched it, so that a restart

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/node-drainer/node-drainer/pkg/ec2"
-	"github.com/node-drainer/node-drainer/pkg/event"
+	"github.com/node-drainer/node-drainer/internal/ec2"
+	"github.com/node-drainer/node-drainer/internal/event"
 )
 
 // TestLaunchWithoutMessage: a resync finds a launch after a crash. Its time counts from the launch by EC2, and it has a few

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/node-drainer/node-drainer/pkg/event"
-	"github.com/node-drainer/node-drainer/pkg/node"
+	"github.com/node-drainer/node-drainer/internal/event"
+	"github.com/node-drainer/node-drainer/internal/node"
 )
 
 // maintainedNodes are the Nodes of instances that have maintenance ahead.

@@ -13,9 +13,9 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"github.com/node-drainer/node-drainer/internal/event"
+	"github.com/node-drainer/node-drainer/internal/node"
 	"github.com/node-drainer/node-drainer/pkg/drain"
-	"github.com/node-drainer/node-drainer/pkg/event"
-	"github.com/node-drainer/node-drainer/pkg/node"
 )
 
 // maintainedFleet plays nodes, all with maintenance at one time, and records when drains start, and why others wait.

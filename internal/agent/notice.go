@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/node-drainer/node-drainer/internal/autoscaling"
+	"github.com/node-drainer/node-drainer/internal/ec2"
+	"github.com/node-drainer/node-drainer/internal/event"
+	"github.com/node-drainer/node-drainer/internal/node"
 	"github.com/node-drainer/node-drainer/internal/retry"
-	"github.com/node-drainer/node-drainer/pkg/autoscaling"
-	"github.com/node-drainer/node-drainer/pkg/ec2"
-	"github.com/node-drainer/node-drainer/pkg/event"
-	"github.com/node-drainer/node-drainer/pkg/node"
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
 

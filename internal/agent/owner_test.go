@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/agent"
-	"github.com/node-drainer/node-drainer/pkg/node"
+	"github.com/node-drainer/node-drainer/internal/node"
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
 

@@ -3,7 +3,7 @@ package agent
 import (
 	"context"
 
-	"github.com/node-drainer/node-drainer/pkg/autoscaler"
+	"github.com/node-drainer/node-drainer/internal/autoscaler"
 )
 
 // Autoscaler is the Deployment of the Cluster Autoscaler, which a trigger may have paused for a rollout.

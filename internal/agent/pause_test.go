@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/node-drainer/node-drainer/pkg/autoscaler"
+	"github.com/node-drainer/node-drainer/internal/autoscaler"
 )
 
 // pausedAutoscaler is a Deployment that a trigger has paused.

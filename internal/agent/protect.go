@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/node-drainer/node-drainer/pkg/node"
+	"github.com/node-drainer/node-drainer/internal/node"
 )
 
 // rollouts knows in which groups instances are being replaced, by an instance refresh or a trigger.

@@ -6,8 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/node-drainer/node-drainer/pkg/autoscaling"
-	"github.com/node-drainer/node-drainer/pkg/node"
+	"github.com/node-drainer/node-drainer/internal/autoscaling"
+	"github.com/node-drainer/node-drainer/internal/node"
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
 

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"time"
 
-	"github.com/node-drainer/node-drainer/pkg/event"
-	"github.com/node-drainer/node-drainer/pkg/launch"
-	"github.com/node-drainer/node-drainer/pkg/node"
+	"github.com/node-drainer/node-drainer/internal/event"
+	"github.com/node-drainer/node-drainer/internal/launch"
+	"github.com/node-drainer/node-drainer/internal/node"
 )
 
 const (

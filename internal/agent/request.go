@@ -5,9 +5,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/node-drainer/node-drainer/internal/autoscaling"
+	"github.com/node-drainer/node-drainer/internal/event"
 	"github.com/node-drainer/node-drainer/internal/retry"
-	"github.com/node-drainer/node-drainer/pkg/autoscaling"
-	"github.com/node-drainer/node-drainer/pkg/event"
 )
 
 // groupsOfInstances reads which group an instance is in, "" if it is in none, and its lifecycle state.

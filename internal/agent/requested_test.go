@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/agent"
-	"github.com/node-drainer/node-drainer/pkg/autoscaling"
-	"github.com/node-drainer/node-drainer/pkg/event"
-	"github.com/node-drainer/node-drainer/pkg/node"
+	"github.com/node-drainer/node-drainer/internal/autoscaling"
+	"github.com/node-drainer/node-drainer/internal/event"
+	"github.com/node-drainer/node-drainer/internal/node"
 )
 
 // DrainRequests has an element when request has changed the Node.

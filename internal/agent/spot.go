@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/node-drainer/node-drainer/internal/ec2"
+	"github.com/node-drainer/node-drainer/internal/event"
 	"github.com/node-drainer/node-drainer/internal/retry"
-	"github.com/node-drainer/node-drainer/pkg/ec2"
-	"github.com/node-drainer/node-drainer/pkg/event"
 )
 
 // spotRequests reads the Spot Instance requests of instances.

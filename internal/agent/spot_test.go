@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/agent"
-	"github.com/node-drainer/node-drainer/pkg/ec2"
-	"github.com/node-drainer/node-drainer/pkg/event"
-	"github.com/node-drainer/node-drainer/pkg/node"
+	"github.com/node-drainer/node-drainer/internal/ec2"
+	"github.com/node-drainer/node-drainer/internal/event"
+	"github.com/node-drainer/node-drainer/internal/node"
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
 

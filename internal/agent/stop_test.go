@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/agent"
-	"github.com/node-drainer/node-drainer/pkg/node"
+	"github.com/node-drainer/node-drainer/internal/node"
 )
 
 // TestStop: at whichever step the process stops, Handle returns an error at once, and nothing is completed.

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/node-drainer/node-drainer/pkg/autoscaling"
-	"github.com/node-drainer/node-drainer/pkg/event"
-	"github.com/node-drainer/node-drainer/pkg/node"
+	"github.com/node-drainer/node-drainer/internal/autoscaling"
+	"github.com/node-drainer/node-drainer/internal/event"
+	"github.com/node-drainer/node-drainer/internal/node"
 )
 
 // leastContradicted is for how long Auto Scaling must contradict a message at least, however old that is.

@@ -25,10 +25,10 @@ import (
 	"github.com/node-drainer/node-drainer/internal/agent"
 	"github.com/node-drainer/node-drainer/internal/cloud"
 	"github.com/node-drainer/node-drainer/internal/config"
+	"github.com/node-drainer/node-drainer/internal/node"
 	"github.com/node-drainer/node-drainer/internal/notify"
 	"github.com/node-drainer/node-drainer/internal/observe"
 	"github.com/node-drainer/node-drainer/pkg/handover"
-	"github.com/node-drainer/node-drainer/pkg/node"
 )
 
 // NewLogger returns a logger that writes to w, and makes client-go log warnings to it. It changes variables

@@ -16,13 +16,13 @@ import (
 	awseventbridge "github.com/aws/aws-sdk-go-v2/service/eventbridge"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
+	"github.com/node-drainer/node-drainer/internal/access"
+	"github.com/node-drainer/node-drainer/internal/autoscaling"
 	"github.com/node-drainer/node-drainer/internal/check"
 	"github.com/node-drainer/node-drainer/internal/cloud"
 	"github.com/node-drainer/node-drainer/internal/config"
+	"github.com/node-drainer/node-drainer/internal/node"
 	"github.com/node-drainer/node-drainer/internal/retry"
-	"github.com/node-drainer/node-drainer/pkg/access"
-	"github.com/node-drainer/node-drainer/pkg/autoscaling"
-	"github.com/node-drainer/node-drainer/pkg/node"
 )
 
 // The exit codes of Check.

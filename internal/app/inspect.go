@@ -6,12 +6,12 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 
+	"github.com/node-drainer/node-drainer/internal/autoscaling"
 	"github.com/node-drainer/node-drainer/internal/check"
 	"github.com/node-drainer/node-drainer/internal/cloud"
-	"github.com/node-drainer/node-drainer/pkg/autoscaling"
-	"github.com/node-drainer/node-drainer/pkg/cloudwatch"
-	"github.com/node-drainer/node-drainer/pkg/ec2"
-	"github.com/node-drainer/node-drainer/pkg/eventbridge"
+	"github.com/node-drainer/node-drainer/internal/cloudwatch"
+	"github.com/node-drainer/node-drainer/internal/ec2"
+	"github.com/node-drainer/node-drainer/internal/eventbridge"
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
 

@@ -14,11 +14,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
+	"github.com/node-drainer/node-drainer/internal/access"
 	"github.com/node-drainer/node-drainer/internal/check"
 	"github.com/node-drainer/node-drainer/internal/cloud"
+	"github.com/node-drainer/node-drainer/internal/node"
 	"github.com/node-drainer/node-drainer/internal/observe"
-	"github.com/node-drainer/node-drainer/pkg/access"
-	"github.com/node-drainer/node-drainer/pkg/node"
 )
 
 // noCredentials is an AWS without credentials for the agent: all other methods panic.

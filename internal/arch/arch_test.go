@@ -37,7 +37,7 @@ func TestModule(t *testing.T) {
 	for _, problem := range problems {
 		t.Error(problem)
 	}
-	if !slices.ContainsFunc(sources, func(s source) bool { return s.file == "pkg/event/event.go" }) {
+	if !slices.ContainsFunc(sources, func(s source) bool { return s.file == "internal/event/event.go" }) {
 		t.Error("the files of the module were not found")
 	}
 }

@@ -21,29 +21,29 @@ func layers() map[string]int {
 		"internal/cloud": 0,
 		"internal/gate":  0,
 
-		"pkg/event":    1, // Pure: parsing and policy.
-		"pkg/refresh":  1,
-		"pkg/handover": 1,
+		"internal/event": 1, // Pure: parsing and policy.
+		"pkg/refresh":    1,
+		"pkg/handover":   1,
 
-		"pkg/queue":            2, // One outside system each.
-		"pkg/autoscaling":      2,
-		"pkg/ec2":              2,
-		"pkg/cloudwatch":       2,
-		"pkg/eventbridge":      2,
-		"pkg/nodegroup":        2,
-		"pkg/node":             2,
-		"pkg/drain":            2,
-		"pkg/launch":           2,
-		"pkg/lead":             2,
-		"pkg/autoscaler":       2,
-		"pkg/access":           2,
-		"pkg/handover/restart": 2,
-		"pkg/handover/redis":   2,
-		"pkg/handover/surge":   2,
-		"pkg/handover/webhook": 2,
-		"internal/notify":      2,
+		"pkg/queue":                 2, // One outside system each.
+		"internal/autoscaling":      2,
+		"internal/ec2":              2,
+		"internal/cloudwatch":       2,
+		"internal/eventbridge":      2,
+		"internal/nodegroup":        2,
+		"internal/node":             2,
+		"pkg/drain":                 2,
+		"internal/launch":           2,
+		"internal/lead":             2,
+		"internal/autoscaler":       2,
+		"internal/access":           2,
+		"internal/handover/restart": 2,
+		"internal/handover/redis":   2,
+		"internal/handover/surge":   2,
+		"internal/handover/webhook": 2,
+		"internal/notify":           2,
 
-		"pkg/cluster":      3, // It reads what pkg/node writes.
+		"internal/cluster": 3, // It reads what internal/node writes.
 		"internal/observe": 3,
 
 		"internal/report": 4,
@@ -70,19 +70,19 @@ type guard struct {
 func guards() []guard {
 	const aws = "github.com/aws/aws-sdk-go-v2"
 	and := func(packages ...string) []string { return append(packages, "internal/app", "internal/cli") }
-	kubernetes := and("pkg/node", "pkg/drain", "pkg/handover/redis", "pkg/handover/restart",
-		"pkg/handover/surge", "pkg/launch", "pkg/lead",
-		"pkg/autoscaler", "pkg/access", "pkg/cluster", "internal/retry")
+	kubernetes := and("internal/node", "pkg/drain", "internal/handover/redis", "internal/handover/restart",
+		"internal/handover/surge", "internal/launch", "internal/lead",
+		"internal/autoscaler", "internal/access", "internal/cluster", "internal/retry")
 	return []guard{
-		{"github.com/aws", and("pkg/queue", "pkg/autoscaling", "pkg/ec2", "pkg/cloudwatch", "pkg/eventbridge",
-			"pkg/nodegroup", "internal/cloud")},
+		{"github.com/aws", and("pkg/queue", "internal/autoscaling", "internal/ec2", "internal/cloudwatch", "internal/eventbridge",
+			"internal/nodegroup", "internal/cloud")},
 		{aws + "/service/sqs", and("pkg/queue")},
-		{aws + "/service/autoscaling", and("pkg/autoscaling")},
-		{aws + "/service/ec2", and("pkg/ec2")},
-		{aws + "/service/cloudwatch", and("pkg/cloudwatch")},
-		{aws + "/service/eventbridge", and("pkg/eventbridge")},
-		{aws + "/service/eks", and("pkg/nodegroup")},
-		{aws + "/service/ssm", and("pkg/nodegroup")},
+		{aws + "/service/autoscaling", and("internal/autoscaling")},
+		{aws + "/service/ec2", and("internal/ec2")},
+		{aws + "/service/cloudwatch", and("internal/cloudwatch")},
+		{aws + "/service/eventbridge", and("internal/eventbridge")},
+		{aws + "/service/eks", and("internal/nodegroup")},
+		{aws + "/service/ssm", and("internal/nodegroup")},
 		{"k8s.io", kubernetes},
 		{"sigs.k8s.io", kubernetes},
 		{"github.com/rs/zerolog", and("internal/observe")},
@@ -92,7 +92,7 @@ func guards() []guard {
 
 // standardOnly returns the packages that import no library but the standard one.
 func standardOnly() []string {
-	return []string{"pkg/event", "pkg/refresh", "internal/batch", "internal/text"}
+	return []string{"internal/event", "pkg/refresh", "internal/batch", "internal/text"}
 }
 
 // packageOf returns the package that a path is in: the longest part of it that has a layer, or its first two elements,
@@ -192,23 +192,23 @@ func TestImportProblems(t *testing.T) {
 		name, file, imported string
 		want                 string // part of the only problem; "" for none
 	}{
-		{"one layer down", "pkg/queue/a.go", module + "/pkg/event", ""},
-		{"within a nested package", "pkg/handover/redis/a.go", module + "/pkg/handover/redis/resp", ""},
+		{"one layer down", "pkg/queue/a.go", module + "/internal/event", ""},
+		{"within a nested package", "internal/handover/redis/a.go", module + "/internal/handover/redis/resp", ""},
 		{"within a package", "pkg/drain/evict/a.go", module + "/pkg/drain/decide", ""},
-		{"up", "pkg/event/a.go", module + "/pkg/queue", "only lower layers"},
-		{"same layer, nested packages", "pkg/drain/x/y/a.go", module + "/pkg/node/z", "only lower layers"},
+		{"up", "internal/event/a.go", module + "/pkg/queue", "only lower layers"},
+		{"same layer, nested packages", "pkg/drain/x/y/a.go", module + "/internal/node/z", "only lower layers"},
 		{"product and test", "pkg/queue/a.go", module + "/test/awsim", "does not import test"},
 		{"tests of main and test", "cmd/agent/agent_test.go", module + "/test/awsim", ""},
 		{"product and deploy", "internal/agent/a.go", module + "/deploy", "does not import deploy"},
 		{"deploy and a library", "deploy/copies/main.go", "sigs.k8s.io/yaml", "standard library only"},
 		{"within deploy", "deploy/copies/main.go", module + "/deploy", ""},
 		{"package without a layer", "internal/util/a.go", "fmt", "has no layer"},
-		{"event and a library", "pkg/event/a.go", "golang.org/x/sync/errgroup", "standard library only"},
-		{"event and the standard library", "pkg/event/a.go", "encoding/json", ""},
-		{"autoscaling and SQS", "pkg/autoscaling/a.go", sdk + "sqs", "belongs to pkg/queue"},
+		{"event and a library", "internal/event/a.go", "golang.org/x/sync/errgroup", "standard library only"},
+		{"event and the standard library", "internal/event/a.go", "encoding/json", ""},
+		{"autoscaling and SQS", "internal/autoscaling/a.go", sdk + "sqs", "belongs to pkg/queue"},
 		{"app and SQS", "internal/app/clients.go", sdk + "sqs", ""},
 		{"agent and any SDK", "internal/agent/a.go", "github.com/aws/smithy-go", "belongs to"},
-		{"rollout and Kubernetes", "internal/rollout/a.go", "k8s.io/api/core/v1", "belongs to pkg/node"},
+		{"rollout and Kubernetes", "internal/rollout/a.go", "k8s.io/api/core/v1", "belongs to internal/node"},
 		{"agent and zerolog", "internal/agent/a.go", "github.com/rs/zerolog/log", "belongs to internal/observe"},
 		{"drain and Prometheus", "pkg/drain/a.go", "github.com/prometheus/client_golang/prometheus", "internal/observe"},
 		{"awsim and the SDK", "test/awsim/a.go", sdk + "sqs", "does not use the SDK"},

@@ -5,10 +5,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/node-drainer/node-drainer/internal/access"
 	"github.com/node-drainer/node-drainer/internal/cloud"
 	"github.com/node-drainer/node-drainer/internal/config"
 	"github.com/node-drainer/node-drainer/internal/text"
-	"github.com/node-drainer/node-drainer/pkg/access"
 )
 
 // judgeNodes judges the Nodes of the cluster, and whether EC2 knows their instances.

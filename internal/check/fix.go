@@ -9,9 +9,9 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/node-drainer/node-drainer/pkg/access"
-	"github.com/node-drainer/node-drainer/pkg/autoscaling"
-	"github.com/node-drainer/node-drainer/pkg/event"
+	"github.com/node-drainer/node-drainer/internal/access"
+	"github.com/node-drainer/node-drainer/internal/autoscaling"
+	"github.com/node-drainer/node-drainer/internal/event"
 )
 
 // This file has the commands that fix what a check found. Names that nothing that was read has are in capitals.

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/node-drainer/node-drainer/internal/autoscaling"
 	"github.com/node-drainer/node-drainer/internal/cloud"
 	"github.com/node-drainer/node-drainer/internal/text"
-	"github.com/node-drainer/node-drainer/pkg/autoscaling"
 )
 
 const (

@@ -5,10 +5,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/node-drainer/node-drainer/internal/autoscaling"
 	"github.com/node-drainer/node-drainer/internal/check"
 	"github.com/node-drainer/node-drainer/internal/cloud"
-	"github.com/node-drainer/node-drainer/pkg/autoscaling"
-	"github.com/node-drainer/node-drainer/pkg/node"
+	"github.com/node-drainer/node-drainer/internal/node"
 )
 
 // mistake is planted in what was read of a good installation.

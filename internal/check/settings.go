@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/node-drainer/node-drainer/internal/autoscaling"
 	"github.com/node-drainer/node-drainer/internal/cloud"
-	"github.com/node-drainer/node-drainer/pkg/autoscaling"
 )
 
 // enforcementNotice is how long before AWS changes a setting of the account the check warns.

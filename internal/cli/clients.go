@@ -26,14 +26,14 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/node-drainer/node-drainer/internal/autoscaler"
+	"github.com/node-drainer/node-drainer/internal/autoscaling"
 	"github.com/node-drainer/node-drainer/internal/cloud"
+	"github.com/node-drainer/node-drainer/internal/cloudwatch"
+	"github.com/node-drainer/node-drainer/internal/cluster"
+	"github.com/node-drainer/node-drainer/internal/ec2"
+	"github.com/node-drainer/node-drainer/internal/nodegroup"
 	"github.com/node-drainer/node-drainer/internal/rollout"
-	"github.com/node-drainer/node-drainer/pkg/autoscaler"
-	"github.com/node-drainer/node-drainer/pkg/autoscaling"
-	"github.com/node-drainer/node-drainer/pkg/cloudwatch"
-	"github.com/node-drainer/node-drainer/pkg/cluster"
-	"github.com/node-drainer/node-drainer/pkg/ec2"
-	"github.com/node-drainer/node-drainer/pkg/nodegroup"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 

@@ -10,10 +10,10 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/node-drainer/node-drainer/internal/autoscaling"
+	"github.com/node-drainer/node-drainer/internal/ec2"
+	"github.com/node-drainer/node-drainer/internal/nodegroup"
 	"github.com/node-drainer/node-drainer/internal/report"
-	"github.com/node-drainer/node-drainer/pkg/autoscaling"
-	"github.com/node-drainer/node-drainer/pkg/ec2"
-	"github.com/node-drainer/node-drainer/pkg/nodegroup"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 	"github.com/node-drainer/node-drainer/test/docs"
 )

@@ -3,8 +3,8 @@ package cli
 import (
 	"regexp"
 
+	"github.com/node-drainer/node-drainer/internal/nodegroup"
 	"github.com/node-drainer/node-drainer/internal/rollout"
-	"github.com/node-drainer/node-drainer/pkg/nodegroup"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 

@@ -13,11 +13,11 @@ import (
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/node-drainer/node-drainer/internal/lead"
+	"github.com/node-drainer/node-drainer/internal/node"
 	"github.com/node-drainer/node-drainer/internal/observe"
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/internal/rollout"
-	"github.com/node-drainer/node-drainer/pkg/lead"
-	"github.com/node-drainer/node-drainer/pkg/node"
 )
 
 // watchProcess is a process of trigger watch. If there is a Lease, it works while it holds that.

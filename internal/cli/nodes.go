@@ -6,8 +6,8 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/node-drainer/node-drainer/internal/cluster"
 	"github.com/node-drainer/node-drainer/internal/report"
-	"github.com/node-drainer/node-drainer/pkg/cluster"
 )
 
 // nodes shows the marked nodes. It uses Kubernetes only.

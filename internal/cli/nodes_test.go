@@ -15,8 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/node-drainer/node-drainer/internal/cluster"
 	"github.com/node-drainer/node-drainer/internal/report"
-	"github.com/node-drainer/node-drainer/pkg/cluster"
 )
 
 // TestNodes: the marked nodes are shown without AWS, and without their pods if these cannot be read.

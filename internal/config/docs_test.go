@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/node-drainer/node-drainer/internal/config"
-	"github.com/node-drainer/node-drainer/pkg/event"
+	"github.com/node-drainer/node-drainer/internal/event"
 	"github.com/node-drainer/node-drainer/test/docs"
 )
 

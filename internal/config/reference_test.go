@@ -14,11 +14,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/node-drainer/node-drainer/internal/config"
+	"github.com/node-drainer/node-drainer/internal/event"
+	"github.com/node-drainer/node-drainer/internal/launch"
+	"github.com/node-drainer/node-drainer/internal/node"
 	"github.com/node-drainer/node-drainer/pkg/drain"
-	"github.com/node-drainer/node-drainer/pkg/event"
 	"github.com/node-drainer/node-drainer/pkg/handover"
-	"github.com/node-drainer/node-drainer/pkg/launch"
-	"github.com/node-drainer/node-drainer/pkg/node"
 )
 
 func sorted(s []string) []string { return slices.Sorted(slices.Values(s)) }

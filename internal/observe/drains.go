@@ -6,9 +6,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/node-drainer/node-drainer/internal/event"
+	"github.com/node-drainer/node-drainer/internal/node"
 	"github.com/node-drainer/node-drainer/pkg/drain"
-	"github.com/node-drainer/node-drainer/pkg/event"
-	"github.com/node-drainer/node-drainer/pkg/node"
 )
 
 // drains knows what was recorded about running drains, by the UID of the node.

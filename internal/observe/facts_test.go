@@ -6,11 +6,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/node-drainer/node-drainer/internal/event"
+	"github.com/node-drainer/node-drainer/internal/launch"
+	"github.com/node-drainer/node-drainer/internal/node"
 	"github.com/node-drainer/node-drainer/pkg/drain"
-	"github.com/node-drainer/node-drainer/pkg/event"
 	"github.com/node-drainer/node-drainer/pkg/handover"
-	"github.com/node-drainer/node-drainer/pkg/launch"
-	"github.com/node-drainer/node-drainer/pkg/node"
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
 

@@ -5,7 +5,7 @@ package report
 import (
 	"time"
 
-	"github.com/node-drainer/node-drainer/pkg/cluster"
+	"github.com/node-drainer/node-drainer/internal/cluster"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 

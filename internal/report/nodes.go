@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/node-drainer/node-drainer/pkg/cluster"
+	"github.com/node-drainer/node-drainer/internal/cluster"
 )
 
 // Nodes are the nodes that the agent has marked, or whose drain it has postponed, at one moment.

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/node-drainer/node-drainer/pkg/cluster"
-	"github.com/node-drainer/node-drainer/pkg/node"
+	"github.com/node-drainer/node-drainer/internal/cluster"
+	"github.com/node-drainer/node-drainer/internal/node"
 )
 
 // marked returns a node that has been marked for a minute, whose instance ends with the last character of its name.

@@ -11,7 +11,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/node-drainer/node-drainer/pkg/cluster"
+	"github.com/node-drainer/node-drainer/internal/cluster"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 

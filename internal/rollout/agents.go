@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/node-drainer/node-drainer/pkg/lead"
+	"github.com/node-drainer/node-drainer/internal/lead"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 

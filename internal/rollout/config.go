@@ -3,7 +3,7 @@ package rollout
 import (
 	"time"
 
-	"github.com/node-drainer/node-drainer/pkg/cluster"
+	"github.com/node-drainer/node-drainer/internal/cluster"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 

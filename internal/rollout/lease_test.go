@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/node-drainer/node-drainer/internal/cluster"
 	"github.com/node-drainer/node-drainer/internal/report"
-	"github.com/node-drainer/node-drainer/pkg/cluster"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 

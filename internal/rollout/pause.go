@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/node-drainer/node-drainer/internal/autoscaler"
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/internal/retry"
-	"github.com/node-drainer/node-drainer/pkg/autoscaler"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/node-drainer/node-drainer/internal/autoscaler"
 	"github.com/node-drainer/node-drainer/internal/report"
-	"github.com/node-drainer/node-drainer/pkg/autoscaler"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/node-drainer/node-drainer/internal/lead"
 	"github.com/node-drainer/node-drainer/internal/report"
-	"github.com/node-drainer/node-drainer/pkg/lead"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/node-drainer/node-drainer/pkg/cluster"
+	"github.com/node-drainer/node-drainer/internal/cluster"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 

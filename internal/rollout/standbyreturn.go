@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/node-drainer/node-drainer/internal/cluster"
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/internal/text"
-	"github.com/node-drainer/node-drainer/pkg/cluster"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 

@@ -21,8 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/node-drainer/node-drainer/internal/handover/webhook"
 	"github.com/node-drainer/node-drainer/pkg/handover"
-	"github.com/node-drainer/node-drainer/pkg/handover/webhook"
 	"github.com/node-drainer/node-drainer/test/cluster"
 )
 

@@ -17,8 +17,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/node-drainer/node-drainer/internal/handover/redis/resp"
 	"github.com/node-drainer/node-drainer/pkg/handover"
-	"github.com/node-drainer/node-drainer/pkg/handover/redis/resp"
 	"github.com/node-drainer/node-drainer/test/cluster"
 	"github.com/node-drainer/node-drainer/test/harness"
 )

@@ -8,7 +8,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/node-drainer/node-drainer/pkg/handover/redis/resp"
+	"github.com/node-drainer/node-drainer/internal/handover/redis/resp"
 )
 
 // FollowingClient returns a client that asks the sentinels who leads, and follows when they say that it has changed.

@@ -4,7 +4,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/node-drainer/node-drainer/pkg/handover/redis/resp"
+	"github.com/node-drainer/node-drainer/internal/handover/redis/resp"
 )
 
 // timeout is that of connecting and of a command.

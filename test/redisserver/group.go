@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9/logging"
 
-	"github.com/node-drainer/node-drainer/pkg/handover/redis/resp"
+	"github.com/node-drainer/node-drainer/internal/handover/redis/resp"
 )
 
 // The user that hand-overs log in as, with nothing but the rights that docs/stateful.md lists.

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/node-drainer/node-drainer/internal/cluster"
 	"github.com/node-drainer/node-drainer/internal/rollout"
-	"github.com/node-drainer/node-drainer/pkg/cluster"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 

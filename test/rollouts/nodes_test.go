@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/node-drainer/node-drainer/pkg/cluster"
-	"github.com/node-drainer/node-drainer/pkg/lead"
+	"github.com/node-drainer/node-drainer/internal/cluster"
+	"github.com/node-drainer/node-drainer/internal/lead"
 	"github.com/node-drainer/node-drainer/test/awsim"
 )
 

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 
-	"github.com/node-drainer/node-drainer/pkg/autoscaler"
+	"github.com/node-drainer/node-drainer/internal/autoscaler"
 )
 
 // scalerName is the Deployment of the Cluster Autoscaler.

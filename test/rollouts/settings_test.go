@@ -10,11 +10,11 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/eks"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 
+	groups "github.com/node-drainer/node-drainer/internal/autoscaling"
+	alarms "github.com/node-drainer/node-drainer/internal/cloudwatch"
+	instances "github.com/node-drainer/node-drainer/internal/ec2"
+	"github.com/node-drainer/node-drainer/internal/nodegroup"
 	"github.com/node-drainer/node-drainer/internal/rollout"
-	groups "github.com/node-drainer/node-drainer/pkg/autoscaling"
-	alarms "github.com/node-drainer/node-drainer/pkg/cloudwatch"
-	instances "github.com/node-drainer/node-drainer/pkg/ec2"
-	"github.com/node-drainer/node-drainer/pkg/nodegroup"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 

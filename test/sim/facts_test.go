@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/node-drainer/node-drainer/internal/config"
+	"github.com/node-drainer/node-drainer/internal/node"
 	"github.com/node-drainer/node-drainer/pkg/drain"
-	"github.com/node-drainer/node-drainer/pkg/node"
 	"github.com/node-drainer/node-drainer/test/sim/kube"
 )
 

@@ -20,12 +20,12 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 
+	"github.com/node-drainer/node-drainer/internal/autoscaler"
+	groups "github.com/node-drainer/node-drainer/internal/autoscaling"
+	"github.com/node-drainer/node-drainer/internal/cluster"
+	instances "github.com/node-drainer/node-drainer/internal/ec2"
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/internal/rollout"
-	"github.com/node-drainer/node-drainer/pkg/autoscaler"
-	groups "github.com/node-drainer/node-drainer/pkg/autoscaling"
-	"github.com/node-drainer/node-drainer/pkg/cluster"
-	instances "github.com/node-drainer/node-drainer/pkg/ec2"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 	"github.com/node-drainer/node-drainer/test/awsim"
 )

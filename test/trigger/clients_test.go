@@ -6,11 +6,11 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 
+	groups "github.com/node-drainer/node-drainer/internal/autoscaling"
+	alarms "github.com/node-drainer/node-drainer/internal/cloudwatch"
+	"github.com/node-drainer/node-drainer/internal/cluster"
+	instances "github.com/node-drainer/node-drainer/internal/ec2"
 	"github.com/node-drainer/node-drainer/internal/rollout"
-	groups "github.com/node-drainer/node-drainer/pkg/autoscaling"
-	alarms "github.com/node-drainer/node-drainer/pkg/cloudwatch"
-	"github.com/node-drainer/node-drainer/pkg/cluster"
-	instances "github.com/node-drainer/node-drainer/pkg/ec2"
 )
 
 // clientsOf returns what a trigger without Kubernetes reads from AWS and changes there.

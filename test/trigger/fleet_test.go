@@ -18,12 +18,12 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 
+	groups "github.com/node-drainer/node-drainer/internal/autoscaling"
+	"github.com/node-drainer/node-drainer/internal/cluster"
+	instances "github.com/node-drainer/node-drainer/internal/ec2"
+	"github.com/node-drainer/node-drainer/internal/lead"
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/internal/rollout"
-	groups "github.com/node-drainer/node-drainer/pkg/autoscaling"
-	"github.com/node-drainer/node-drainer/pkg/cluster"
-	instances "github.com/node-drainer/node-drainer/pkg/ec2"
-	"github.com/node-drainer/node-drainer/pkg/lead"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 	"github.com/node-drainer/node-drainer/test/awsim"
 )

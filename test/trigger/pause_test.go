@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/node-drainer/node-drainer/internal/autoscaler"
 	"github.com/node-drainer/node-drainer/internal/report"
-	"github.com/node-drainer/node-drainer/pkg/autoscaler"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 

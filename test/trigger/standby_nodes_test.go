@@ -6,10 +6,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/node-drainer/node-drainer/internal/cluster"
+	"github.com/node-drainer/node-drainer/internal/lead"
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/internal/rollout"
-	"github.com/node-drainer/node-drainer/pkg/cluster"
-	"github.com/node-drainer/node-drainer/pkg/lead"
 )
 
 // drainedNodes plays a cluster with a Node for each instance, and an agent that drains in a while those that it is asked

@@ -17,10 +17,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/node-drainer/node-drainer/internal/cluster"
 	"github.com/node-drainer/node-drainer/internal/observe"
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/internal/rollout"
-	"github.com/node-drainer/node-drainer/pkg/cluster"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 	"github.com/node-drainer/node-drainer/test/awsim"
 )
