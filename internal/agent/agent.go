@@ -8,69 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/node-drainer/node-drainer/internal/ec2"
 	"github.com/node-drainer/node-drainer/internal/event"
 	"github.com/node-drainer/node-drainer/internal/node"
-	"github.com/node-drainer/node-drainer/pkg/drain"
 )
-
-// AutoScaling is what the agent calls of EC2 Auto Scaling.
-type AutoScaling interface {
-	hookFilter
-	lifecycleActions
-	groupStates
-	replacer
-	rollouts
-	groupMembers
-	groupsOfInstances
-}
-
-// Instances is what the agent calls of EC2.
-type Instances interface {
-	Describe(ctx context.Context, instanceID string) (ec2.Instance, error)
-	Scheduled(ctx context.Context, instanceID string) (ec2.Schedule, error)
-	// Schedules returns those of the instances for which something is scheduled, by one list of the Region.
-	Schedules(ctx context.Context, instanceIDs []string) (map[string]ec2.Schedule, error)
-	InReservation(ctx context.Context, reservationID string) ([]string, error)
-	spotRequests
-}
-
-// Alarms is what the agent calls of CloudWatch.
-type Alarms interface {
-	// IsInAlarm reports whether the alarm is in the state ALARM and is one on metrics of the instance.
-	IsInAlarm(ctx context.Context, alarm, instanceID string) (bool, error)
-}
-
-// Nodes is what the agent calls of the cluster's Nodes.
-type Nodes interface {
-	terminatingNodes
-	cordonedNodes
-	launchingNodes
-	protectedNodes
-	allNodes
-	requestedNodes
-}
-
-// Drainer evicts the pods of a node.
-type Drainer interface {
-	Drain(ctx context.Context, t drain.Target) (drain.Report, error)
-	// AwaitPod returns nil when a pod is on the node that must leave it and that an earlier drain has not known.
-	AwaitPod(ctx context.Context, node string, since time.Time, earlier *drain.Owners) error
-}
-
-// Observer records what happens. Its methods are called from several goroutines and must not block.
-type Observer interface {
-	eventObserver
-	terminationObserver
-	cordonObserver
-	retryObserver
-	maintenanceObserver
-	launchObserver
-	protectionObserver
-	resyncObserver
-	spotObserver
-	departureObserver
-}
 
 // Outcome is how a termination ended.
 type Outcome string
@@ -123,16 +63,11 @@ type Config struct {
 
 // Agent handles messages, and the instances that no message reported. Make it with New.
 type Agent struct {
-	dryRun     bool
-	hooks      hookFilter
-	observer   eventObserver
-	terminator *terminator
-	notices    *noticeHandler
-	launcher   *launcher
-	resyncer   *resyncer
-	lost       *lostMessages
-	late       *latePods
-	requested  *requestedDrains
+	*systems
+
+	notices  *noticeHandler
+	resyncer *resyncer
+	records  *records
 }
 
 // New returns an Agent.
@@ -144,66 +79,53 @@ func New(
 		groups, nodes, drainer = dryAutoScaling{groups}, dryNodes{nodes}, dryDrainer{drainer}
 		cfg.HandOver = nil
 	}
-	retries := retrier{o}
-	confirmer := &confirmer{
-		cfg: cfg, groups: groups, instances: instances, alarms: alarms, nodes: nodes, actions: groups, retries: retries,
+	sys := &systems{cfg, groups, instances, alarms, nodes, drainer, launches, o}
+	l := &launcher{sys}
+	r := &records{
+		actor: &actor{
+			systems: sys, confirmer: &confirmer{sys}, spot: &spotWarnings{systems: sys},
+			alarms: &alarmTurns{systems: sys}, launcher: l, protector: &protector{sys}, doers: doers(),
+			maintenance: &maintenanceTurns{nodes: nodes, most: cfg.Events.ScheduledChangeDrains},
+		},
+		policy: policy{
+			events: cfg.Events, drainTimeout: cfg.DrainTimeout, confirmTimeout: cfg.ConfirmTimeout,
+			resyncInterval: cfg.ResyncInterval, launch: cfg.Launch, dryRun: cfg.DryRun,
+		},
 	}
-	t := &terminator{
-		cfg: cfg, actions: groups, nodes: nodes, drainer: drainer, observer: o, retries: retries,
-		confirmer: confirmer, inflight: new(inflight), drains: new(sharedDrains), history: new(drainHistory),
-		completed: new(completedActions),
-	}
-	t.cordoner = &cordoner{
-		cfg: cfg, actions: groups, groups: groups, instances: instances, nodes: nodes, observer: o, retries: retries,
-		drains: t.drains, history: t.history,
-	}
-	l := &launcher{
-		cfg: cfg.Launch, actions: groups, groups: groups, nodes: nodes, instances: instances, launches: launches, observer: o,
-		retries: retries, confirmer: confirmer, inflight: t.inflight, completed: t.completed,
-		drainNode: t.drainNode, protector: &protector{groups: groups, nodes: nodes, observer: o},
-	}
-	a := &Agent{dryRun: cfg.DryRun, hooks: groups, observer: o, terminator: t, launcher: l, lost: &lostMessages{}}
-	a.notices = newNoticeHandler(t, groups, instances, nodes, o)
-	a.late = &latePods{cfg: cfg, nodes: nodes, drainer: drainer, history: t.history, drain: a.handleEvent}
-	a.requested = &requestedDrains{
-		cfg: cfg, nodes: nodes, groups: groups, cordoner: t.cordoner, inflight: t.inflight, drain: a.handleEvent,
-	}
+	a := &Agent{systems: sys, records: r}
+	a.notices = &noticeHandler{systems: sys, records: r, awaited: make(awaitedNodes, mostAwaited)}
 	a.resyncer = &resyncer{
-		cfg: cfg, groups: groups, instances: instances, nodes: nodes, observer: o, handle: a.handleEvent,
-		launchStart: l.startOf,
-		confirmer:   confirmer, cordoner: t.cordoner, protector: l.protector, inflight: t.inflight, drains: t.drains,
-		history: t.history, completed: t.completed, lost: a.lost,
-		reported:   map[node.Manager]bool{},
-		departures: &departures{groups: groups, instances: instances, observer: o}, maintenance: a.notices.maintenance,
+		systems: sys, handle: a.handleEvent, launchStart: l.startOf, records: r, reported: map[node.Manager]bool{},
+		departures: &departures{systems: sys},
 	}
 	return a
 }
 
-// newNoticeHandler returns a noticeHandler that drains nodes with t.
-func newNoticeHandler(
-	t *terminator, groups AutoScaling, instances Instances, nodes Nodes, o Observer,
-) *noticeHandler {
-	h := &noticeHandler{
-		cfg: t.cfg, groups: groups, instances: instances, nodes: nodes, observer: o, retries: t.retries, terminator: t,
-		spot:     &spotWarnings{requests: instances, nodes: nodes, observer: o},
-		requests: &requestLimit{groups: groups, retries: t.retries, dryRun: t.cfg.DryRun},
-		awaited:  make(awaitedNodes, mostAwaited),
+// Run resyncs at once and after every ResyncInterval, and looks at the nodes whose annotation asks for a drain, until
+// ctx ends. It returns when all work that it started has ended.
+func (a *Agent) Run(ctx context.Context) error {
+	defer func() { a.records.stop(context.Cause(ctx)) }()
+	a.records.maintenance.wake = func(id string) {
+		a.records.working.Go(func() { a.records.of(id).wake(ctx) })
 	}
-	h.maintenance = &maintenanceDrains{
-		cfg: t.cfg, nodes: nodes, observer: o, inflight: t.inflight, history: t.history,
-		changed: make(chan struct{}, 1),
-		drain:   func(ctx context.Context, e event.Event) error { return h.run(ctx, e, h.actAnnounced) },
-	}
-	return h
+	var requests sync.WaitGroup
+	requests.Go(func() { a.watchRequests(ctx) })
+	defer requests.Wait()
+	return a.resyncer.run(ctx)
 }
 
-// Run resyncs at once and after every ResyncInterval, and starts the drains that wait for their time or for
-// late pods, until ctx ends. It returns when all work that it started has ended.
-func (a *Agent) Run(ctx context.Context) error {
-	var drains sync.WaitGroup
-	drains.Go(func() { a.notices.maintenance.run(ctx) })
-	drains.Go(func() { a.late.run(ctx) })
-	drains.Go(func() { a.requested.run(ctx) })
-	defer drains.Wait()
-	return a.resyncer.run(ctx)
+// watchRequests looks at nodes when the annotation that asks for their drain was added or removed.
+func (a *Agent) watchRequests(ctx context.Context) {
+	for {
+		for _, n := range a.nodes.All() {
+			if n.DrainRequested || n.Mark.Reason == string(event.DrainRequested) || a.records.isRequested(n.InstanceID) {
+				a.records.of(n.InstanceID).wake(ctx)
+			}
+		}
+		select {
+		case <-a.nodes.DrainRequests():
+		case <-ctx.Done():
+			return
+		}
+	}
 }

@@ -100,14 +100,14 @@ func (a *Agent) awaitNodes(ctx context.Context, e event.Event, ids []string) err
 
 // awaitUntil returns until when awaitNodes waits. The caller calls done after that.
 func (a *Agent) awaitUntil(e event.Event, ids []string) (end time.Time, done func()) {
-	if len(ids) == 0 || a.notices.cfg.Events.Action(e.Kind) == event.Ignore || !a.notices.awaited.begin() {
+	if len(ids) == 0 || a.cfg.Events.Action(e.Kind) == event.Ignore || !a.notices.awaited.begin() {
 		return time.Time{}, func() {}
 	}
-	return registrationEnds(e, a.notices.cfg.RegistrationTimeout), a.notices.awaited.end
+	return registrationEnds(e, a.cfg.RegistrationTimeout), a.notices.awaited.end
 }
 
 // isRegistered reports whether the instance has a Node, whichever agent's that is.
 func (a *Agent) isRegistered(instanceID string) bool {
-	n, ok := a.notices.nodes.Find(instanceID)
+	n, ok := a.nodes.Find(instanceID)
 	return ok || n.Unselected
 }

@@ -11,26 +11,7 @@ import (
 	"github.com/node-drainer/node-drainer/internal/ec2"
 	"github.com/node-drainer/node-drainer/internal/event"
 	"github.com/node-drainer/node-drainer/internal/node"
-	"github.com/node-drainer/node-drainer/internal/retry"
 )
-
-// groupStates reads what confirms messages from Auto Scaling: the lifecycle state of an instance, whether a hook
-// holds it, the clusters that the tags of a group name, and whether a hook notifies others than this agent.
-type groupStates interface {
-	State(ctx context.Context, instanceID string) (autoscaling.State, error)
-	// MemberInTurn is for instances of messages that are not confirmed, of which there may be any number.
-	MemberInTurn(ctx context.Context, instanceID string) (autoscaling.Member, error)
-	IsPending(ctx context.Context, a autoscaling.Action) (bool, error)
-	Clusters(ctx context.Context, group string) ([]string, error)
-	NotifiesOthers(ctx context.Context, group, hook string) (bool, error)
-}
-
-// nodeFinder finds the Node of an instance: in the cache, or at the API server. Find returns false, and an
-// Unselected Node, if it is another agent's; then the error of Lookup is node.ErrUnselected.
-type nodeFinder interface {
-	Find(instanceID string) (node.Node, bool)
-	Lookup(ctx context.Context, instanceID string) (node.Node, error)
-}
 
 var (
 	// errOtherCluster: the instance belongs to another cluster.
@@ -39,10 +20,6 @@ var (
 	errOtherReader = errors.New("the hook notifies another reader than this agent")
 	// errContradicted: what AWS says contradicts the message.
 	errContradicted = errors.New("AWS contradicts the message")
-	// errTagsUnknown: Auto Scaling has not answered for a while.
-	errTagsUnknown = errors.New("the tags of the group are not known")
-	// errInNoGroup: Auto Scaling does not know the instance.
-	errInNoGroup = fmt.Errorf("%w: the instance is in no Auto Scaling group", errContradicted)
 )
 
 const (
@@ -76,57 +53,38 @@ func urgentAt(deadline, start time.Time) time.Time {
 }
 
 // confirmer asks AWS whether events are true, and whether they concern this cluster.
-type confirmer struct {
-	cfg       Config
-	groups    groupStates
-	instances Instances
-	alarms    Alarms
-	nodes     nodeFinder
-	actions   lifecycleActions
-	retries   retrier
-}
+type confirmer struct{ *systems }
 
-// checkOwner returns node.ErrUnselected, errOtherCluster or errOtherReader if the event is not for this agent. If
-// the tags and hooks of the group cannot be read for a while, it holds the action, which is this agent's in all
-// likelihood: else it would end by its default result. A termination is this agent's if they cannot be read for so long
-// that the agent of another cluster, whose resync finds the instance, has drained the node.
+// checkOwner returns node.ErrUnselected, errOtherCluster or errOtherReader if the event is not for this agent.
 func (c *confirmer) checkOwner(ctx context.Context, e event.Event) error {
-	err := c.findOwner(ctx, e, tagsTimeout)
-	if !errors.Is(err, errTagsUnknown) {
-		return err
+	n, ok := c.nodes.Find(e.InstanceID)
+	if n.Unselected {
+		return fmt.Errorf("node %s: %w", n.Name, node.ErrUnselected)
 	}
-	timeout := longestAction
-	if e.Kind == event.LifecycleTerminating {
-		timeout = c.cfg.RegistrationTimeout + c.cfg.DrainTimeout
-	}
-	return c.actions.HoldUnconfirmed(ctx, ctx, actionOf(e), func(ctx context.Context) error {
-		err := c.findOwner(ctx, e, timeout)
-		if errors.Is(err, errTagsUnknown) {
-			return nil
+	if !ok {
+		if err := c.checkCluster(ctx, e.Hook.Group); err != nil {
+			return err
 		}
-		return err
-	})
+	}
+	others, err := c.groups.NotifiesOthers(ctx, e.Hook.Group, e.Hook.Name)
+	if others {
+		return errOtherReader
+	}
+	return err
 }
 
-// findOwner is checkOwner without a hold. It returns errTagsUnknown after the timeout.
-func (c *confirmer) findOwner(ctx context.Context, e event.Event, timeout time.Duration) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errTagsUnknown)
-	defer cancel()
-	return c.retries.do(ctx, e, "read the tags and hooks of the group", func() error {
-		n, ok := c.nodes.Find(e.InstanceID)
-		if n.Unselected {
-			return fmt.Errorf("node %s: %w", n.Name, node.ErrUnselected)
-		}
-		if !ok {
-			if err := c.checkCluster(ctx, e.Hook.Group); err != nil {
-				return err
-			}
-		}
-		others, err := c.groups.NotifiesOthers(ctx, e.Hook.Group, e.Hook.Name)
-		if others {
-			return errOtherReader
-		}
-		return err
+// isFindable reports whether a resync finds a termination without its message and without the Node of its instance.
+func (c *confirmer) isFindable(ctx context.Context, e event.Event) bool {
+	if e.Kind != event.LifecycleTerminating {
+		return false
+	}
+	clusters, err := c.groups.Clusters(ctx, e.Hook.Group)
+	if err != nil || !slices.Contains(clusters, c.cfg.ClusterName) {
+		return false
+	}
+	own, err := c.groups.OwnHooks(ctx, e.Hook.Group, autoscaling.Terminating)
+	return err == nil && slices.ContainsFunc(own, func(h autoscaling.OwnHook) bool {
+		return h.Name == e.Hook.Name && (h.Direct || !c.cfg.SomeNodes)
 	})
 }
 
@@ -141,89 +99,83 @@ func (c *confirmer) checkCluster(ctx context.Context, group string) error {
 		errOtherCluster, group, clusters, c.cfg.ClusterName)
 }
 
-// confirm returns nil when AWS confirms that the instance terminates, or still launches, and autoscaling.ErrGone if it
-// has terminated, or its hooks have been completed. The error is errContradicted if AWS contradicts the event for the
-// whole timeout. While AWS does not answer, confirm returns nil once the drain is urgent, unless AWS has contradicted
-// the event before or the node has outlived it, or Auto Scaling accepts a heartbeat for the action,
-// autoscaling.ErrGone once the Node of an event without a hook is deleted, if the group still has no such hook after
-// the timeout, or once a drain would be over if the hook does not hold the instance, and errContradicted once both AWS
-// has contradicted the event and the node has outlived it. It calls answered at the first answer of AWS, and before it
-// returns.
-func (c *confirmer) confirm(ctx context.Context, e event.Event, answered func()) error {
-	defer answered()
-	start := time.Now()
-	n, registered := c.nodes.Find(e.InstanceID)
-	contradicted := false
-	err := c.poll(ctx, e, "confirm the termination", func() error {
-		err := c.check(ctx, e)
-		if errors.Is(err, errContradicted) {
-			contradicted = true
-			answered()
-		}
-		return err
-	}, func(error) (bool, error) { return c.decideWithoutAnswer(ctx, e, start, contradicted) })
-	if errors.Is(err, errInNoGroup) && (!registered || !n.Mark.Deadline.IsZero()) {
-		return autoscaling.ErrGone // a mark with a deadline shows that the termination was confirmed before
+// askOnce asks AWS once about the event of a reason. While AWS does not answer, withoutAnswer decides.
+func (c *confirmer) askOnce(ctx context.Context, r *reason) answer {
+	if r.Kind == event.ScheduledChangeCanceled {
+		return c.askCancellation(ctx, r)
 	}
-	return err
+	n, registered := c.nodes.Find(r.InstanceID)
+	a, err := c.ask(ctx, r.Event)
+	a.answered = err == nil
+	if err != nil && ctx.Err() == nil {
+		c.observer.Retrying(r.Event, "confirm the "+confirmedNoun(r), err)
+		a = answer{finding: c.withoutAnswer(ctx, r)}
+		if start := maintenanceStart(n); r.Kind == event.ScheduledChange && start.After(r.Deadline) && !r.Deadline.IsZero() {
+			a.notBefore = start // only EC2's schedule brings it forward
+		}
+		if into := isIntoPool(r.Event); r.isLaunch() {
+			a.intoPool = &into
+		}
+	}
+	// A mark with a deadline shows that the termination was confirmed before.
+	a.hasLeft = a.verdict == inNoGroup && (!registered || !r.isLaunch() && !n.Mark.Deadline.IsZero())
+	return a
 }
 
-// decideWithoutAnswer decides whether confirm returns while AWS does not answer, and what. A contradicted event is over
-// when the node has outlived it: else its message would return for as long as AWS does not answer.
-func (c *confirmer) decideWithoutAnswer(
-	ctx context.Context, e event.Event, start time.Time, contradicted bool,
-) (done bool, err error) {
-	outlived := c.isOutlived(e)
-	if !contradicted && isUrgent(e.Deadline, start) && !outlived {
-		return true, nil
+func confirmedNoun(r *reason) string {
+	if r.isLaunch() {
+		return "launch"
 	}
-	if held, err := c.isHeld(ctx, e, start); held || err != nil {
-		return true, err
+	return "termination"
+}
+
+// withoutAnswer decides about an event while AWS does not answer:
+//   - one that leaves little time is confirmed, unless AWS has contradicted it before, or the node has outlived it;
+//   - a lifecycle action is what a heartbeat says;
+//   - an event without a hook is over once the Node of its instance is deleted;
+//   - one that AWS has contradicted before is contradicted when the node has outlived it: else its message would return
+//     for as long as AWS does not answer.
+func (c *confirmer) withoutAnswer(ctx context.Context, r *reason) finding {
+	e := r.Event
+	outlived := c.isOutlived(e)
+	if !r.doubted && !c.isBroughtForward(e) && isUrgent(e.Deadline, r.began) && !outlived {
+		return finding{verdict: confirmed}
+	}
+	if f := c.askByHeartbeat(ctx, e, r.began); f.verdict != undecided {
+		return f
 	}
 	switch {
 	case c.isNodeDeleted(ctx, e):
-		return true, autoscaling.ErrGone
-	case contradicted && outlived:
-		return true, errContradicted
+		return finding{verdict: ended}
+	case r.doubted && outlived:
+		return contradicts("the node has outlived it")
 	}
-	return false, nil
+	return finding{}
 }
 
-// poll calls check until it returns nil, autoscaling.ErrGone, or errContradicted for the whole contradictionTimeout:
-// answers of AWS are eventually consistent. After any other error, which is no answer, giveUp decides whether
-// poll returns, and what.
-func (c *confirmer) poll(
-	ctx context.Context, e event.Event, operation string, check func() error, giveUp func(error) (bool, error),
-) error {
-	var contradictedUntil time.Time
-	pauses := retry.Backoff(firstPause, longestPause)
-	for {
-		err := check()
-		pause := pauses.Step()
-		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case err == nil || errors.Is(err, autoscaling.ErrGone):
-			return err
-		case errors.Is(err, errContradicted):
-			if contradictedUntil.IsZero() {
-				contradictedUntil = time.Now().Add(contradictionTimeout(e, c.cfg.ConfirmTimeout))
-			}
-			left := time.Until(contradictedUntil)
-			if left <= 0 {
-				return err
-			}
-			pause = min(pause, left)
-		default:
-			c.retries.observer.Retrying(e, operation, err)
-			if done, err := giveUp(err); done {
-				return err
-			}
+// isBroughtForward reports whether EC2 has confirmed maintenance of the instance that starts later than the event says.
+// EC2 announces maintenance long before, and only its schedule can bring that forward.
+func (c *confirmer) isBroughtForward(e event.Event) bool {
+	n, _ := c.nodes.Find(e.InstanceID)
+	return e.Kind == event.ScheduledChange && !e.Deadline.IsZero() && maintenanceStart(n).After(e.Deadline)
+}
+
+// askCancellation asks EC2 whether an event is still scheduled for the instance: that contradicts the cancellation.
+func (c *confirmer) askCancellation(ctx context.Context, r *reason) answer {
+	scheduled, err := c.instances.Scheduled(ctx, r.InstanceID)
+	switch {
+	case err != nil:
+		if ctx.Err() == nil {
+			c.observer.Retrying(r.Event, "confirm the cancellation", err)
 		}
-		if !retry.Sleep(ctx, pause) {
-			return context.Cause(ctx)
+		if time.Since(r.began) >= c.cfg.ConfirmTimeout {
+			return answer{noAnswer: fmt.Errorf("%w: %w", errNoAnswer, err)}
 		}
+		return answer{}
+	case scheduled.Any:
+		return answer{finding: contradicts("EC2 still has an event scheduled for the instance"), answered: true}
 	}
+	return answer{finding: finding{verdict: confirmed}, answered: true}
 }
 
 // isOutlived reports whether the node is Ready although EC2 was to terminate its instance some time ago. Then the event
@@ -233,31 +185,34 @@ func (c *confirmer) isOutlived(e event.Event) bool {
 	return ok && n.Ready && isLongOver(e)
 }
 
-// isHeld reports whether a hook holds the instance of an event that has been unconfirmed since start. It asks by
-// a heartbeat, which delays the end of the action, and so only after stateTimeout. For a launch into the warm pool it
+// askByHeartbeat asks whether a hook holds the instance of an event about which AWS has not answered since start. A
+// heartbeat delays the end of the action, and so it asks only after stateTimeout. For a launch into the warm pool it
 // names the action by its token alone: Auto Scaling would accept the instance also for its later launch into service.
-// The error is autoscaling.ErrGone if the group still has no such hook after the timeout, or the hook does not hold the
-// instance and a drain would be over.
-func (c *confirmer) isHeld(ctx context.Context, e event.Event, start time.Time) (bool, error) {
+// The event is over if the group still has no such hook after the timeout, or the hook does not hold the instance and a
+// drain would be over.
+func (c *confirmer) askByHeartbeat(ctx context.Context, e event.Event, start time.Time) finding {
 	if e.Hook.Name == "" || time.Since(start) < stateTimeout {
-		return false, nil
+		return finding{}
 	}
 	action := actionOf(e)
 	if isIntoPool(e) {
 		if action.InstanceID = ""; action.Token == "" {
-			return false, nil
+			return finding{}
 		}
 	}
 	pending, err := c.groups.IsPending(ctx, action)
 	if err != nil {
-		c.retries.observer.Retrying(e, "confirm the lifecycle action by a heartbeat", err)
+		c.observer.Retrying(e, "confirm the lifecycle action by a heartbeat", err)
 	}
 	asked := time.Since(start)
-	unknown := errors.Is(err, autoscaling.ErrGone) && asked >= c.cfg.ConfirmTimeout
-	if unknown || err == nil && !pending && asked >= c.cfg.DrainTimeout {
-		return false, autoscaling.ErrGone
+	isUnknown := errors.Is(err, autoscaling.ErrGone) && asked >= c.cfg.ConfirmTimeout
+	switch {
+	case isUnknown, err == nil && !pending && asked >= c.cfg.DrainTimeout:
+		return finding{verdict: ended}
+	case pending:
+		return finding{verdict: confirmed}
 	}
-	return pending, nil
+	return finding{}
 }
 
 // isIntoPool reports whether the event is of a new instance that enters the warm pool.
@@ -275,112 +230,116 @@ func (c *confirmer) isNodeDeleted(ctx context.Context, e event.Event) bool {
 	return errors.Is(err, node.ErrGone)
 }
 
-// check asks AWS once. It returns nil if AWS confirms the event, autoscaling.ErrGone if the termination is
-// over, and errContradicted if AWS contradicts it. After any other error the answer is not known.
-func (c *confirmer) check(ctx context.Context, e event.Event) error {
+// ask asks AWS once. An error is no answer.
+func (c *confirmer) ask(ctx context.Context, e event.Event) (answer, error) {
 	switch e.Kind {
 	case event.LifecycleTerminating, event.LifecycleLaunching:
-		state, err := c.askState(ctx, e)
-		if err != nil {
-			return err
-		}
-		return checkState(e, state)
+		m, err := c.groups.MemberInTurn(ctx, e.InstanceID)
+		warmed := m.State.Warmed()
+		return answer{finding: judgeMember(e, m), intoPool: &warmed}, err
 	case event.ScheduledChange:
-		return c.checkSchedule(ctx, e)
+		return c.askSchedule(ctx, e.InstanceID)
 	case event.DrainRequested:
-		return c.checkRequest(e)
+		return answer{finding: judgeRequest(c.nodes.Find(e.InstanceID))}, nil
 	case event.Alarm:
-		if err := c.checkAlarm(ctx, e); err != nil {
-			return err
+		if f, err := c.askAlarm(ctx, e); err != nil || f.verdict != confirmed {
+			return answer{finding: f}, err
 		}
 	}
 	i, err := c.instances.Describe(ctx, e.InstanceID)
-	if err != nil {
-		return err
-	}
 	if n, ok := c.nodes.Find(e.InstanceID); ok && isForeign(n, i) {
-		return fmt.Errorf("%w: EC2 does not know the instance, and its node is Ready", errContradicted)
+		return answer{finding: contradicts("EC2 does not know the instance, and its node is Ready")}, err
 	}
-	return checkInstance(e, i, time.Now())
+	return answer{finding: judgeInstance(e, i, time.Now())}, err
 }
 
-// checkSchedule returns errContradicted unless EC2 has an event scheduled.
-func (c *confirmer) checkSchedule(ctx context.Context, e event.Event) error {
-	scheduled, err := c.instances.Scheduled(ctx, e.InstanceID)
-	if err == nil && !scheduled.Any {
-		err = fmt.Errorf("%w: EC2 has no event scheduled for the instance", errContradicted)
+// askSchedule asks EC2 whether an event is scheduled for the instance, and when that starts.
+func (c *confirmer) askSchedule(ctx context.Context, instanceID string) (answer, error) {
+	scheduled, err := c.instances.Scheduled(ctx, instanceID)
+	if !scheduled.Any {
+		return answer{finding: contradicts("EC2 has no event scheduled for the instance")}, err
 	}
-	return err
+	return answer{finding: finding{verdict: confirmed}, notBefore: scheduled.NotBefore}, err
 }
 
-// checkAlarm returns errContradicted unless the alarm is in the state ALARM. The mark of a node does not name the alarm
-// that it was set for: then there is nothing to ask.
-func (c *confirmer) checkAlarm(ctx context.Context, e event.Event) error {
+// judgeMark judges the event that a node was cordoned for: it is contradicted if the instance does not terminate, and
+// has ended if its group or EC2 terminates the instance without this agent. m is what Auto Scaling has just said of the
+// instance; nil if it must be asked. An error is no answer.
+func (c *confirmer) judgeMark(
+	ctx context.Context, n node.Node, m *autoscaling.Member, isDrained bool,
+) (f finding, err error) {
+	if m == nil {
+		m = &autoscaling.Member{}
+		if m.State, err = c.groups.State(ctx, n.InstanceID); err != nil {
+			return f, err
+		}
+	}
+	e := eventOfMark(n)
+	ofHook := e.Kind == event.LifecycleTerminating || e.Kind == event.LifecycleLaunching
+	switch inService := m.State == "InService"; {
+	case !inService && !m.State.Unknown(): // or Undescribed
+		return finding{verdict: ended}, nil
+	case inService && ofHook, isWarningDecided(n, inService, isDrained):
+		return judgeReturned(n), nil
+	case ofHook:
+		i, err := c.instances.Describe(ctx, n.InstanceID)
+		return judgeLeaver(n, i), err
+	}
+	a, err := c.ask(ctx, e)
+	if a.verdict == confirmed && isRecommendationOver(n, c.cfg.Events.RebalanceTimeout) {
+		return contradicts("no interruption has followed"), err
+	}
+	return a.finding, err
+}
+
+// askAlarm asks CloudWatch whether the alarm is in the state ALARM. The mark of a node does not name the alarm that it
+// was set for: then there is nothing to ask.
+func (c *confirmer) askAlarm(ctx context.Context, e event.Event) (finding, error) {
 	if e.Alarm == "" {
-		return nil
+		return finding{verdict: confirmed}, nil
 	}
 	on, err := c.alarms.IsInAlarm(ctx, e.Alarm, e.InstanceID)
-	if err == nil && !on {
-		err = fmt.Errorf("%w: the alarm %s is not in the state ALARM for the instance", errContradicted, e.Alarm)
+	if !on {
+		return contradicts("the alarm %s is not in the state ALARM for the instance", e.Alarm), err
 	}
-	return err
+	return finding{verdict: confirmed}, err
 }
 
-// isForeign reports whether the instance of the node is one of another account or Region: EC2 does not know
-// it, and its node is Ready. EC2 forgets a terminated instance after about an hour; its node is not Ready.
-func isForeign(n node.Node, i ec2.Instance) bool { return i.State.Unknown() && n.Ready }
+// leastContradicted is for how long Auto Scaling must contradict a message at least, however old that is.
+const leastContradicted = 5 * time.Second
 
-// checkState compares a lifecycle action with the lifecycle state of its instance.
-func checkState(e event.Event, state autoscaling.State) error {
-	if e.Kind == event.LifecycleLaunching {
-		_, err := checkLaunch(state, e.Destination)
-		return err
+// contradictionTimeout returns for how long AWS must contradict the event from now on. What a message says about a
+// lifecycle action has been true since before it was sent, so that an old answer of Auto Scaling is as old as that, and
+// a message that has waited in the queue among thousands of forged ones does not wait here, too. Its own time may be
+// earlier than that by mostDelay.
+func contradictionTimeout(e event.Event, timeout time.Duration) time.Duration {
+	if e.Hook.Name == "" || e.Found {
+		return timeout
 	}
-	switch {
-	case state.Terminating():
-		return nil
-	case state.Gone() && !isOld(e, state),
-		e.Action == event.ReplaceRootVolume && state.Launching(): // which follows the replacement
-		return autoscaling.ErrGone
-	case state.Unknown():
-		return errInNoGroup
-	}
-	return fmt.Errorf("%w: the instance is %s", errContradicted, state)
+	age := max(time.Since(e.At)-mostDelay, 0)
+	return max(timeout-age, min(leastContradicted, timeout))
 }
 
-// isOld reports whether the state is one that the instance had before the lifecycle action began: at rest in the
-// warm pool, or past the replacement of its root volume.
-func isOld(e event.Event, state autoscaling.State) bool {
-	replaced := state.ReplacingRootVolume() && e.Action != "" && e.Action != event.ReplaceRootVolume
-	return replaced || e.Origin == event.PlaceWarmPool && state.InPool()
+// isStopped reports whether EC2 says, without delay, that nothing runs on the instance anymore.
+func (c *confirmer) isStopped(ctx context.Context, instanceID string) bool {
+	state, ok := c.instanceState(ctx, instanceID)
+	return ok && state.Stopped()
 }
 
-// checkInstance compares an event of EC2 with EC2's description of the instance.
-func checkInstance(e event.Event, i ec2.Instance, now time.Time) error {
-	switch {
-	case i.State.Stopped() && e.Kind != event.StateChange:
-		return autoscaling.ErrGone
-	case i.State.Stopped(), i.State.ShuttingDown():
-		return nil
-	case e.Kind == event.StateChange:
-		return fmt.Errorf("%w: the instance is %s", errContradicted, i.State)
-	case !isReclaimable(e.Kind, i):
-		return fmt.Errorf("%w: EC2 sends no %s for an instance of this type", errContradicted, e.Kind)
-	case !e.Deadline.IsZero() && now.After(e.Deadline.Add(overdueAfter)):
-		return fmt.Errorf("%w: the instance is still running, long after %s, when EC2 was to terminate it",
-			errContradicted, e.Deadline.Format(time.RFC3339))
+// isFailed reports whether the machine of the node ended before its pods: the node is not Ready, and EC2 says,
+// without delay, that the instance is shutting down or that nothing runs on it.
+func (c *confirmer) isFailed(ctx context.Context, n node.Node) bool {
+	if current, ok := c.nodes.Find(n.InstanceID); ok && current.Ready {
+		return false
 	}
-	return nil
+	state, ok := c.instanceState(ctx, n.InstanceID)
+	return ok && (state.Stopped() || state.ShuttingDown())
 }
 
-// isReclaimable reports whether EC2 sends events of the kind for instances like this one. An alarm or a request may
-// concern any.
-func isReclaimable(k event.Kind, i ec2.Instance) bool {
-	switch k { //nolint:exhaustive // The others are those of reservations.
-	case event.SpotInterruption, event.RebalanceRecommendation:
-		return i.Spot
-	case event.Alarm, event.Request:
-		return true
-	}
-	return i.Reserved
+// instanceState returns the state of the instance if EC2 answers without delay.
+func (c *confirmer) instanceState(ctx context.Context, instanceID string) (s ec2.State, ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, cordonUnconfirmedAfter)
+	defer cancel()
+	i, err := c.instances.Describe(ctx, instanceID)
+	return i.State, err == nil
 }

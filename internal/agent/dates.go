@@ -38,8 +38,24 @@ func dated(m queue.Message, e event.Event) event.Event {
 }
 
 // foundNow returns the event of a lifecycle action that is pending, although no message says since when.
-func foundNow(e event.Event) event.Event {
-	e.At, e.Found = time.Now(), true
+func foundNow(e event.Event) event.Event { return foundAt(e, time.Now()) }
+
+func foundAt(e event.Event, now time.Time) event.Event {
+	e.At, e.Found = now, true
 	e.Seen = e.At
 	return e
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func laterOf(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/ec2"
+	"github.com/node-drainer/node-drainer/internal/event"
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
 
@@ -53,12 +54,18 @@ func TestForgedTimeOfATermination(t *testing.T) {
 			"an earlier process has cordoned the node", func(f *fixture) {
 				cordoned("lifecycle-terminating", -10*m, 50*m, 0)(f)
 				f.node.Mark.Hook, f.node.Mark.Token = "workers/drain", "token-drain"
-			}, sent(20*m, 1), "45m0s",
+			}, sent(20*m, 1), "50m0s",
 		},
 		{
 			"the node is cordoned for another action", func(f *fixture) {
 				cordoned("lifecycle-terminating", -10*m, 59*m, 0)(f)
 				f.node.Mark.Hook, f.node.Mark.Token = "workers/drain", "another"
+			}, sent(20*m, 1), "55m0s",
+		},
+		{
+			"the node is cordoned for maintenance since long before the action", func(f *fixture) {
+				cordoned("scheduled-change", -20*m, 59*m, time.Hour)(f)
+				f.node.Mark.Hook, f.node.Mark.Token = "workers/drain", "token-drain"
 			}, sent(20*m, 1), "55m0s",
 		},
 	} {
@@ -139,8 +146,20 @@ func TestForgedStartOfMaintenance(t *testing.T) {
 	}{
 		{"it is days ahead", nil, []string{"announce maintenance at 48h0m0s"}},
 		{
-			"EC2 does not answer at first: drained early, and not by force",
-			scheduled(silent(3*time.Second, true)), append([]string{"cordon"}, drainedWithoutHook("47h59m55s")...),
+			"EC2 does not answer at first: postponed",
+			scheduled(silent(3*time.Second, true)),
+			[]string{"cordon", "announce maintenance at 48h0m0s"},
+		},
+		{
+			"EC2 does not answer for long, and the node is announced for later",
+			with(scheduled(silent(time.Hour, true)), func(f *fixture) { f.node.Maintenance = f.start.Add(48 * time.Hour) }),
+			[]string{"announce maintenance at 48h0m0s"},
+		},
+		{
+			"EC2 does not answer for long, and the node is being drained for later",
+			with(scheduled(silent(time.Hour, true)),
+				cordoned(event.ScheduledChange, -time.Minute, 48*time.Hour-5*time.Second, 48*time.Hour)),
+			append([]string{"cordon"}, drainedWithoutHook("47h59m55s")...),
 		},
 		{
 			"EC2 does not say when", func(f *fixture) { f.notBefore = time.Time{} },

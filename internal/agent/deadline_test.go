@@ -127,6 +127,30 @@ func TestLateMessage(t *testing.T) {
 	})
 }
 
+// TestLateMessageWithoutNode: the time to register counts from the message, also if that arrives when a resync has found
+// the instance before.
+func TestLateMessageWithoutNode(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ event, want time.Duration }{
+		"an event of two minutes before": {-2 * time.Minute, 3 * time.Minute},
+		"an event of an hour before":     {-time.Hour, time.Minute},
+		"an event of a minute after":     {time.Minute, 5 * time.Minute},
+	} {
+		each(t, name, with(noNode, inGroup(terminating, "drain")), func(t *testing.T, f *fixture) {
+			a := f.agent()
+			go func() {
+				time.Sleep(time.Minute)
+				_ = a.Handle(t.Context(), message("drain", f.start.Add(tt.event)))
+			}()
+			resync(t, a, 6*time.Minute)
+			f.wantOutcome(t, agent.Unregistered)
+			if got := f.when("complete drain with CONTINUE"); got != tt.want || len(f.did("hold")) != 1 {
+				t.Errorf("completed after %v, want %v: %q", got, tt.want, f.did(""))
+			}
+		})
+	}
+}
+
 // TestLaunchWithoutTheTimeoutsOfItsHook: the launch does not wait for them for ever.
 func TestLaunchWithoutTheTimeoutsOfItsHook(t *testing.T) {
 	inBubble(t, with(launching, fails("deadline", 1000, errOutage)), func(t *testing.T, f *fixture) {

@@ -10,18 +10,11 @@ import (
 	"github.com/node-drainer/node-drainer/internal/node"
 )
 
-// departureObserver records instances that left their group without an event.
-type departureObserver interface {
-	TerminationUnannounced(instanceID, group string)
-}
-
 // departures finds instances that a hook of ours should have held, and that left their group without any event:
 // a hook whose notification Auto Scaling cannot deliver ends at once, and neither a message nor an instance that
 // waits is ever seen. It is used by one resync at a time; announce may be called by any goroutine.
 type departures struct {
-	groups    groupMembers
-	instances Instances
-	observer  departureObserver
+	*systems
 
 	announced sync.Map          // ids of instances with an event
 	watched   map[string]string // the group by instance id: nodes that were in service, and have not left
@@ -95,4 +88,14 @@ func (d *departures) report(ctx context.Context, instanceID, group string, state
 		d.observer.TerminationUnannounced(instanceID, group)
 	}
 	return err
+}
+
+// deleteOthers deletes all keys of m that are not in keys.
+func deleteOthers(m *sync.Map, keys map[any]bool) {
+	m.Range(func(key, _ any) bool {
+		if !keys[key] {
+			m.Delete(key)
+		}
+		return true
+	})
 }

@@ -20,13 +20,6 @@ func (dryAutoScaling) Hold(
 	return work(ctx)
 }
 
-// HoldUnconfirmed runs work without heartbeats.
-func (dryAutoScaling) HoldUnconfirmed(
-	ctx, _ context.Context, _ autoscaling.Action, work func(context.Context) error,
-) error {
-	return work(ctx)
-}
-
 // Complete does nothing.
 func (dryAutoScaling) Complete(context.Context, autoscaling.Action, autoscaling.Result) error {
 	return nil

@@ -23,10 +23,23 @@ import (
 type autoScaling struct{ *fixture }
 
 func (f autoScaling) Hold(ctx context.Context, a autoscaling.Action, work func(context.Context) error) error {
+	if a.InTurn {
+		f.step("hold unconfirmed %s", a.Hook)
+		return f.whilePending(ctx, a, work)
+	}
 	f.step("hold %s", a.Hook)
+	f.holds(1)
 	err := f.whilePending(ctx, a, work)
 	f.step("release %s", a.Hook)
+	f.holds(-1)
 	return err
+}
+
+func (f *fixture) holds(more int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.holding += more
+	f.changed().Broadcast()
 }
 
 func (f autoScaling) Complete(ctx context.Context, a autoscaling.Action, result autoscaling.Result) error {
@@ -184,8 +197,8 @@ func (f nodes) Await(ctx context.Context, instanceID string, accept func(node.No
 func (f nodes) Cordon(_ context.Context, n node.Node, reason node.Reason) (node.Mark, bool, error) {
 	err := f.next("cordon")
 	f.mu.Lock()
-	if errors.Is(err, node.ErrGone) {
-		f.node.UID = "uid-2" // unless it is deleted, it has registered again
+	if errors.Is(err, node.ErrGone) && !f.deleted {
+		f.node.UID = "uid-2" // it has registered again
 	}
 	if err == nil && n.UID != f.node.UID {
 		err = node.ErrGone

@@ -128,10 +128,12 @@ type fixture struct {
 	ready         time.Duration   // when the launched node is ready
 	outage        time.Duration   // until then Missing fails
 
-	mu    sync.Mutex
-	node  node.Node
-	steps []step
-	facts []string
+	mu      sync.Mutex
+	cond    *sync.Cond
+	holding int // holds that have not ended
+	node    node.Node
+	steps   []step
+	facts   []string
 
 	// What the launched node lacks at the end instead of Ready, and which of it are DaemonSets that no node runs.
 	lacks, readyNowhere []string
@@ -163,16 +165,20 @@ func ec2State(s ec2.State) given                { return ec2Says(always(ec2.Inst
 func scheduled(s answer[bool]) given            { return func(f *fixture) { f.scheduled = s } }
 func tagged(clusters answer[[]string]) given    { return func(f *fixture) { f.clusters = clusters } }
 func registers(after time.Duration) given       { return func(f *fixture) { f.registers = after } }
-func noNode(f *fixture)                         { f.registers = never }
-func notReady(f *fixture)                       { f.node.Ready = false }
-func hidden(f *fixture)                         { f.hidden = true }
-func readyAt(after time.Duration) given         { return func(f *fixture) { f.ready = after } }
-func noHook(f *fixture)                         { f.noHook = true }
-func deleted(f *fixture)                        { f.deleted = true }
-func conditioned(f *fixture)                    { f.node.HasCondition = true }
-func lost(f *fixture)                           { f.report.Lost = true }
-func podsLeft(f *fixture)                       { f.report.Left = []string{"web/a"} }
-func boots(after time.Duration) given           { return func(f *fixture) { f.boots = after } }
+
+// findable: a resync finds the hook drain without its message.
+func findable(f *fixture) { f.clusters, f.ownHooks = always([]string{"demo"}), []string{"drain"} }
+
+func noNode(f *fixture)                 { f.registers = never }
+func notReady(f *fixture)               { f.node.Ready = false }
+func hidden(f *fixture)                 { f.hidden = true }
+func readyAt(after time.Duration) given { return func(f *fixture) { f.ready = after } }
+func noHook(f *fixture)                 { f.noHook = true }
+func deleted(f *fixture)                { f.deleted = true }
+func conditioned(f *fixture)            { f.node.HasCondition = true }
+func lost(f *fixture)                   { f.report.Lost = true }
+func podsLeft(f *fixture)               { f.report.Left = []string{"web/a"} }
+func boots(after time.Duration) given   { return func(f *fixture) { f.boots = after } }
 
 func givesUp(hook string, at time.Duration) given { return func(f *fixture) { f.givesUp[hook] = at } }
 
@@ -223,7 +229,7 @@ func newFixture() *fixture {
 			Events: event.Config{
 				SpotInterruption: event.Drain, Rebalance: event.Drain, ScheduledChange: event.Drain, StateChange: event.Drain,
 				ReservationInterrupt: event.Drain, CapacityBlockExpiring: event.Drain, Margin: 5 * time.Second,
-				ScheduledChangeLead: 100 * time.Hour, ScheduledChangeDrains: 1, Alarm: event.Drain, Request: event.Drain,
+				ScheduledChangeLead: 100 * time.Hour, ScheduledChangeDrains: 1, Alarm: event.Drain,
 			},
 		},
 		state:      always(terminating),
@@ -272,7 +278,33 @@ func mustHandle(t *testing.T, f *fixture, a *agent.Agent, messages ...source) {
 		if err := a.Handle(t.Context(), m(f)); err != nil {
 			t.Errorf("the message ended with %v", err)
 		}
+		f.awaitEnds()
 	}
+}
+
+// awaitEnds returns when each termination and launch that has started has ended.
+func (f *fixture) awaitEnds() {
+	count := func(prefix string) (n int) {
+		for _, fact := range f.facts {
+			if strings.HasPrefix(fact, prefix) {
+				n++
+			}
+		}
+		return n
+	}
+	f.mu.Lock()
+	for count("started")+count("launch started") > count("ended ")+count("launch ended ") || f.holding > 0 {
+		f.changed().Wait()
+	}
+	f.mu.Unlock()
+}
+
+// changed must be called with mu locked.
+func (f *fixture) changed() *sync.Cond {
+	if f.cond == nil {
+		f.cond = sync.NewCond(&f.mu)
+	}
+	return f.cond
 }
 
 func message(hook string, at time.Time) queue.Message {
@@ -308,6 +340,7 @@ func (f *fixture) fact(format string, args ...any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.facts = append(f.facts, fmt.Sprintf(format, args...))
+	f.changed().Broadcast()
 }
 
 // next removes and returns the first error of a call; nil if there is none.
@@ -327,7 +360,13 @@ func (f *fixture) did(prefix string) []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var out []string
-	for _, s := range f.steps {
+	steps := slices.Clone(f.steps)
+	for i := range steps {
+		for j := i; j > 0 && steps[j].after == steps[j-1].after && isWithin(steps[j-1].what, steps[j].what); j-- {
+			steps[j], steps[j-1] = steps[j-1], steps[j]
+		}
+	}
+	for _, s := range steps {
 		if strings.HasPrefix(s.what, prefix) {
 			out = append(out, s.what)
 		}
@@ -401,4 +440,19 @@ func (f *fixture) wantOutcome(t *testing.T, want agent.Outcome) {
 func contextFor(t *testing.T, d time.Duration) (context.Context, context.CancelFunc) {
 	t.Helper()
 	return context.WithTimeoutCause(t.Context(), d, errStopping)
+}
+
+// isWithin reports whether what begins at the same time belongs after the step, where their order is not defined.
+func isWithin(what, step string) bool {
+	first, second := strings.Fields(what), strings.Fields(step)
+	switch second[0] {
+	case "hold":
+		isOther := first[0] == "release" && first[1] != second[1]
+		return isOther || !slices.Contains([]string{"hold", "release", "complete"}, first[0])
+	case "release":
+		return second[1] == "drain" && (first[0] == "uncordon" || first[0] == "wait")
+	case "cordon":
+		return first[0] == "tighten"
+	}
+	return false
 }

@@ -9,18 +9,6 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
 
-// hookFilter knows which lifecycle hooks the agent answers.
-type hookFilter interface {
-	HandlesHook(hook string) bool
-}
-
-// eventObserver records messages and events.
-type eventObserver interface {
-	EventReceived(m queue.Message, e event.Event)
-	EventIgnored(e event.Event, why string)
-	MessageRefused(m queue.Message, reason string, err error)
-}
-
 // Handle does what the message requires, and returns when that is complete. After nil the message can be
 // deleted; after an error it must be delivered again. In a dry run Handle returns only when ctx ends.
 func (a *Agent) Handle(ctx context.Context, m queue.Message) error {
@@ -32,11 +20,11 @@ func (a *Agent) Handle(ctx context.Context, m queue.Message) error {
 	m.Body = nil // it may be long, and the events are handled for as long as a drain takes
 	for i, e := range events {
 		a.observer.EventReceived(m, e)
-		a.lost.received(e)
+		a.records.setReceived(e)
 		events[i] = dated(m, e)
 	}
 	err = a.handleAll(ctx, events)
-	if a.dryRun {
+	if a.cfg.DryRun {
 		<-ctx.Done()
 		return context.Cause(ctx)
 	}
@@ -55,21 +43,15 @@ func (a *Agent) handleEvent(ctx context.Context, e event.Event) error {
 	case event.ScheduledChangeCanceled:
 		return a.notices.cancel(ctx, e)
 	}
-	if e.Kind == event.DrainRequested {
-		return a.terminator.handleRequest(ctx, e)
-	}
 	return a.notices.handle(ctx, e)
 }
 
 func (a *Agent) handleHook(ctx context.Context, e event.Event) error {
-	switch {
-	case !a.hooks.HandlesHook(e.Hook.Name):
+	if !a.groups.HandlesHook(e.Hook.Name) {
 		a.observer.EventIgnored(e, "the hook is not in HOOK_NAMES")
 		return nil
-	case e.Kind == event.LifecycleLaunching:
-		return a.launcher.handle(ctx, e)
 	}
-	return a.terminator.handle(ctx, e)
+	return a.records.handle(ctx, e)
 }
 
 // forEach calls do for all items in parallel, and returns their errors when all calls have returned.

@@ -123,7 +123,7 @@ func TestCopies(t *testing.T) {
 
 // TestManyCopies: more copies of an event than AWS sends wait in the queue, where they keep no other message out.
 func TestManyCopies(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, f *fixture) {
+	inBubble(t, stateIs(silent(500*time.Millisecond, terminating)), func(t *testing.T, f *fixture) {
 		const copies, most = 50, 11
 		a, refused := f.agent(), 0
 		var mu sync.Mutex
@@ -144,7 +144,8 @@ func TestManyCopies(t *testing.T) {
 		}
 		mu.Unlock()
 		messages.Wait()
-		f.wantSteps(t, drainedBy("1h0m0s")...)
+		f.awaitEnds()
+		f.wantSteps(t, drainedBy("1h0m0.75s..1h0m0.9s")...)
 	})
 }
 
@@ -211,6 +212,7 @@ func TestTwoHooksShareADrain(t *testing.T) {
 			if err := errors.Join(f.handleAll(t.Context(), "a", "b")...); err != nil {
 				t.Error(err)
 			}
+			f.awaitEnds()
 			got := slices.Sorted(slices.Values(slices.Concat(f.did("complete"), f.did("drain"), f.did("tighten"))))
 			if diff := cmp.Diff(slices.Sorted(slices.Values(tt.steps)), got); diff != "" {
 				t.Errorf("steps (-want +got):\n%s", diff)

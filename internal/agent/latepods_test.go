@@ -97,6 +97,21 @@ func TestPodsThatComeBack(t *testing.T) {
 	})
 }
 
+// TestLatePodOfALaunch: the node of an instance that is announced to terminate before its launch has ended is watched, too.
+func TestLatePodOfALaunch(t *testing.T) {
+	inBubble(t, with(launching, readyAt(never), inGroup(pendingWait)), func(t *testing.T, f *fixture) {
+		f.late = []time.Duration{5 * time.Minute}
+		a := f.agent()
+		go func() { _ = a.Handle(t.Context(), launchMessage("", f.start)) }() // which is interrupted
+		go mustHandle(t, f, a, maintenance)
+		resync(t, a, 8*time.Minute)
+		synctest.Wait()
+		if n := len(f.did("drain")); n != 2 {
+			t.Errorf("drained %d times, want twice: %q", n, f.did(""))
+		}
+	})
+}
+
 // TestLatePodOfAHook: a drain for a hook is not watched, because its instance terminates.
 func TestLatePodOfAHook(t *testing.T) {
 	inBubble(t, inGroup(terminating, "drain"), func(t *testing.T, f *fixture) {

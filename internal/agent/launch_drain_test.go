@@ -21,7 +21,7 @@ func TestOverdueLaunchAfterCrash(t *testing.T) {
 	overdue := with(launching, readyAt(never), inGroup(pendingWait, "launch"),
 		ec2Says(always(ec2.Instance{State: running})), cordoned(event.LifecycleLaunching, -m, 59*m, 0),
 		func(f *fixture) { f.lacks = []string{"schedulable"} })
-	want := completed("ABANDON", "await", "wait for node-1", "ask about node-1", "cordon until 1h0m0s", "drain node-1 until 59m0s", "exclude")
+	want := completed("ABANDON", "ask about node-1", "cordon until 1h0m0s", "drain node-1 until 59m0s", "exclude")
 	each(t, "by the message", overdue, func(t *testing.T, f *fixture) {
 		if err := f.agent().Handle(t.Context(), launchMessage("", f.start.Add(-16*m))); err != nil {
 			t.Error(err)
@@ -38,12 +38,12 @@ func TestOverdueLaunchAfterCrash(t *testing.T) {
 	})
 }
 
-// TestOverdueLaunchThatIsOver: a hook ends by its default result while the node becomes overdue. No pod is evicted.
+// TestOverdueLaunchThatIsOver: a hook ends by its default result while the node becomes overdue. It is not cordoned.
 func TestOverdueLaunchThatIsOver(t *testing.T) {
 	inService := stateIs(changes(pendingWait, 14*time.Minute, inService))
 	inBubble(t, with(launching, readyAt(never), inService), func(t *testing.T, f *fixture) {
 		mustHandle(t, f, f.agent(), func(f *fixture) queue.Message { return launchMessage("", f.start) })
-		f.wantSteps(t, held("await", "wait for node-1", "ask about node-1", "cordon until 1h15m0s")...)
+		f.wantSteps(t, held("await", "wait for node-1", "ask about node-1")...)
 	})
 }
 
@@ -59,7 +59,7 @@ func TestLaunchEndsEarlierDrain(t *testing.T) {
 		before []string
 		ends   []string
 	}{
-		{"for a request", drainRequest, always(pendingWait), drained, nil},
+		{"for an alarm", alarmOn, always(pendingWait), drained, nil},
 		{
 			"for the replacement", replacing, changes(replacingWait, 15*time.Second, pendingWait),
 			slices.Concat([]string{"hold drain"}, drained),

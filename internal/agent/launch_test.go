@@ -37,7 +37,7 @@ func TestLaunch(t *testing.T) {
 		toGroup      = "AutoScalingGroup"
 		toPool       = "WarmPool"
 	)
-	ready, pooled := completed("CONTINUE", "await", "wait for node-1"), completed("CONTINUE")
+	ready, pooled := completed("CONTINUE", "await", "wait for node-1"), []string{"complete launch with CONTINUE"}
 	drained := []string{"cordon until 1h15m0s", "drain node-1 until 1h15m0s", "exclude"}
 	abandoned := completed("ABANDON", append([]string{"await", "wait for node-1", "ask about node-1"}, drained...)...)
 	isReady := []string{waits, "launch ended ready"}
@@ -220,7 +220,7 @@ func TestLaunchIntoPoolWithoutState(t *testing.T) {
 	})
 	each(t, "denied for good", silentFor(never), func(t *testing.T, f *fixture) {
 		mustHandle(t, f, f.agent(), launchTo("WarmPool"))
-		f.wantSteps(t, append([]string{unanswered}, completed("CONTINUE")...)...)
+		f.wantSteps(t, unanswered, "complete launch with CONTINUE")
 		if f.after() > time.Minute {
 			t.Errorf("completed after %v", f.after())
 		}

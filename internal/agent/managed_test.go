@@ -59,10 +59,6 @@ func TestNoticesForKarpenter(t *testing.T) {
 		},
 		{name: "Capacity Reservation", given: uncalled, message: reservationInterruption},
 		{
-			name: "request", given: func(f *fixture) { f.cfg.Events.Request = event.Drain }, message: drainRequest,
-			steps: drainedWithoutHook("1h0m0s"), outcome: agent.Drained,
-		},
-		{
 			name: "alarm", given: func(f *fixture) { f.cfg.Events.Alarm = event.Drain }, message: alarmOn,
 			steps: drainedWithoutHook("1h0m0s"), outcome: agent.Drained,
 		},

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/node-drainer/node-drainer/internal/autoscaling"
 	"github.com/node-drainer/node-drainer/internal/ec2"
 	"github.com/node-drainer/node-drainer/internal/event"
 	"github.com/node-drainer/node-drainer/internal/node"
@@ -14,14 +13,7 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
 
-// replacer has Auto Scaling groups replace instances.
-type replacer interface {
-	MarkUnhealthy(ctx context.Context, instanceID string) error
-}
-
 var (
-	// errCanceled: AWS canceled the event.
-	errCanceled = errors.New("the event was canceled")
 	// errNoAnswer: EC2 has not answered for as long as a message may take to confirm. The message is delivered
 	// again.
 	errNoAnswer = errors.New("EC2 does not answer")
@@ -38,18 +30,10 @@ const notOurNode = "the instance is not a node that this agent manages"
 
 // noticeHandler handles events that no lifecycle hook waits for.
 type noticeHandler struct {
-	cfg        Config
-	groups     replacer
-	instances  Instances
-	nodes      nodeFinder
-	observer   eventObserver
-	retries    retrier
-	terminator *terminator
-	spot       *spotWarnings
-	requests   *requestLimit
-	awaited    awaitedNodes
+	*systems
 
-	maintenance *maintenanceDrains
+	records *records
+	awaited awaitedNodes
 }
 
 // handle does what is configured for the event. It calls no API for an instance that is not a Node of this
@@ -81,9 +65,7 @@ func (h *noticeHandler) handle(ctx context.Context, e event.Event) error {
 		h.observer.EventIgnored(e, why)
 		return nil
 	}
-	return h.run(ctx, e, func(ctx context.Context, e event.Event) (Outcome, error) {
-		return h.requests.do(ctx, e, h.act)
-	})
+	return h.records.handle(ctx, e)
 }
 
 // awaitNode waits for the Node of an instance that has none: the instance may be launching, and get pods as soon as it
@@ -102,7 +84,7 @@ func (h *noticeHandler) awaitNode(ctx context.Context, e event.Event) error {
 	defer h.awaited.end()
 	waiting, cancel := context.WithDeadlineCause(ctx, registrationEnds(e, h.cfg.RegistrationTimeout), errUnregistered)
 	defer cancel()
-	_, err := h.terminator.nodes.Await(waiting, e.InstanceID, nil)
+	_, err := h.nodes.Await(waiting, e.InstanceID, nil)
 	if errors.Is(err, errUnregistered) || errors.Is(err, node.ErrUnselected) {
 		return nil
 	}
@@ -115,19 +97,6 @@ func registrationEnds(e event.Event, timeout time.Duration) time.Time {
 		return e.At.Add(timeout)
 	}
 	return earlier(time.Now().Add(timeout), e.Deadline.Add(overdueAfter))
-}
-
-// run runs act once for all copies of the event that arrive meanwhile.
-func (h *noticeHandler) run(
-	ctx context.Context, e event.Event, act func(context.Context, event.Event) (Outcome, error),
-) error {
-	return h.terminator.run(ctx, e, func(ctx context.Context) (Outcome, error) {
-		outcome, err := h.spot.do(ctx, e, act)
-		if err != nil {
-			return h.terminator.abort(ctx, e, outcome, err)
-		}
-		return outcome, nil
-	})
 }
 
 // checkOwner returns an error that releases the message of an event whose node is another agent's, which may
@@ -166,149 +135,13 @@ func (h *noticeHandler) reasonToIgnore(e event.Event) string {
 	switch {
 	case !ok:
 		return notOurNode
-	case n.Manager != "" && !isAskedFor(e.Kind):
+	case n.Manager != "" && e.Kind != event.Alarm:
 		return fmt.Sprintf("the node is managed by %s, which handles such events", n.Manager)
-	case !h.terminator.history.isDrained(n) || n.Mark.Deadline.IsZero():
+	case !h.records.isDrained(n) || n.Mark.Deadline.IsZero():
 	case e.Kind == event.StateChange, n.Mark.Reason == string(e.Kind):
 		return "the node is already drained" // EC2 reports two state changes after a hook is completed
 	}
 	return "" // what the node is drained for may be over before this event
-}
-
-// isAskedFor reports whether a user asked for what the event announces. The other kinds are sent for each instance of
-// an account: two programs must not drain a node for the same one.
-func isAskedFor(k event.Kind) bool { return k == event.Request || k == event.Alarm }
-
-func (h *noticeHandler) act(ctx context.Context, e event.Event) (Outcome, error) {
-	if h.cfg.Events.Action(e.Kind) == event.Replace {
-		err := h.replace(ctx, e)
-		if err == nil {
-			return Replaced, nil
-		}
-		if !errors.Is(err, errNoGroup) {
-			return Interrupted, err
-		}
-	}
-	if e.Kind == event.ScheduledChange {
-		return h.actInTime(ctx, e)
-	}
-	return h.actNow(ctx, e)
-}
-
-func (h *noticeHandler) actNow(ctx context.Context, e event.Event) (Outcome, error) {
-	if h.cfg.Events.Action(e.Kind) == event.Cordon {
-		return h.terminator.cordonInstance(ctx, e)
-	}
-	return h.terminator.drainInstance(ctx, e)
-}
-
-// actAnnounced does what it postponed. AWS has confirmed the maintenance before, and contradicts it now only if
-// it was canceled.
-func (h *noticeHandler) actAnnounced(ctx context.Context, e event.Event) (Outcome, error) {
-	outcome, err := h.actNow(ctx, e)
-	if !errors.Is(err, errContradicted) {
-		return outcome, err
-	}
-	if err := h.terminator.cordoner.uncordon(ctx, e, err.Error()); err != nil {
-		return Interrupted, err
-	}
-	return Canceled, nil
-}
-
-// actInTime postpones what it does for scheduled maintenance, unless it has begun that already.
-func (h *noticeHandler) actInTime(ctx context.Context, e event.Event) (Outcome, error) {
-	e = h.terminator.cordoner.scheduled(ctx, e)
-	window := e.Deadline
-	if n, _ := h.nodes.Find(e.InstanceID); isDrainedForMaintenance(n) {
-		window = time.Time{}
-	}
-	end, ok := h.maintenance.begin(e.InstanceID, window, h.maintenance.nodes.All())
-	if !ok {
-		return h.announce(ctx, e)
-	}
-	defer end()
-	return h.actNow(ctx, e)
-}
-
-// announce records confirmed maintenance on the node, also if the instance registers again meanwhile. The message is
-// done with that.
-func (h *noticeHandler) announce(ctx context.Context, e event.Event) (Outcome, error) {
-	n, err := h.terminator.confirm(ctx, e, func() {})
-	if err == nil {
-		err = h.terminator.cordoner.onNode(ctx, e, &n, func() error {
-			return h.retries.do(ctx, e, "announce the maintenance on node "+n.Name, func() error {
-				return h.maintenance.nodes.Announce(ctx, n, e.Deadline)
-			})
-		})
-	}
-	if err != nil {
-		return notDrained(err)
-	}
-	h.maintenance.wakeUp()
-	return Postponed, nil
-}
-
-// How often the agent looks whether a group replaces a marked instance, after how many looks it marks the instance
-// again, and after how many it looks no more: after five minutes, and after an hour.
-const (
-	lookInterval = 15 * time.Second
-	looksPerMark = 20
-	mostLooks    = 12 * looksPerMark
-)
-
-// replace has the instance's group replace it. Until the termination begins, a health check or another client may
-// take the mark back, so that it looks again, and marks again. The error is errNoGroup if the instance is in none, or
-// in Standby, where no health check has it replaced, if the first call fails for as long as a message may take to
-// confirm (the permission may be missing), or if the group has not begun within an hour.
-func (h *noticeHandler) replace(ctx context.Context, e event.Event) error {
-	if err := h.markUnhealthy(ctx, e); err != nil || h.cfg.DryRun {
-		return err
-	}
-	for look := range mostLooks {
-		if !retry.Sleep(ctx, lookInterval) {
-			return context.Cause(ctx)
-		}
-		state, err := h.terminator.confirmer.groups.State(ctx, e.InstanceID)
-		switch {
-		case err != nil, state == autoscaling.Undescribed:
-		case h.isReplaced(ctx, e.InstanceID, state):
-			return nil
-		case state.Unknown(), state == "Standby":
-			return errNoGroup
-		case state == "InService" && (look+1)%looksPerMark == 0:
-			// errNoGroup: it leaves just now, or Auto Scaling does not answer. The next looks show which.
-			if err := h.markUnhealthy(ctx, e); err != nil && !errors.Is(err, errNoGroup) {
-				return err
-			}
-		}
-	}
-	return errNoGroup
-}
-
-// isReplaced reports whether the group of the instance ends it, or has. It may do that so fast that no look has seen it
-// terminate: then EC2 says, without delay, that it is shutting down, or that nothing runs on it.
-func (h *noticeHandler) isReplaced(ctx context.Context, instanceID string, group autoscaling.State) bool {
-	if !group.Unknown() {
-		return group.Terminating() || group.Gone()
-	}
-	state, ok := h.terminator.cordoner.instanceState(ctx, instanceID)
-	return ok && (state.ShuttingDown() || state.Stopped())
-}
-
-// markUnhealthy marks the instance if EC2 confirms the event.
-func (h *noticeHandler) markUnhealthy(ctx context.Context, e event.Event) error {
-	if err := h.terminator.confirmer.confirm(ctx, e, func() {}); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, h.cfg.ConfirmTimeout, errNoGroup)
-	defer cancel()
-	err := h.retries.do(ctx, e, "mark the instance unhealthy", func() error {
-		return h.groups.MarkUnhealthy(ctx, e.InstanceID)
-	})
-	if errors.Is(err, autoscaling.ErrGone) {
-		return errNoGroup
-	}
-	return err
 }
 
 // expandCapacityBlock handles the end of a Capacity Block as one event for each instance in it.
@@ -316,10 +149,12 @@ func (h *noticeHandler) expandCapacityBlock(ctx context.Context, e event.Event) 
 	var ids []string
 	listing, cancel := context.WithTimeoutCause(ctx, h.cfg.ConfirmTimeout, errNoAnswer)
 	defer cancel()
-	err := h.retries.do(listing, e, "list the instances of "+e.ReservationID, func() (err error) {
+	list := func() (err error) {
 		ids, err = h.instances.InReservation(listing, e.ReservationID)
 		return err
-	})
+	}
+	failed := func(err error) { h.observer.Retrying(e, "list the instances of "+e.ReservationID, err) }
+	err := retry.Do(listing, retry.Backoff(firstPause, longestPause), list, func(error) bool { return false }, failed)
 	if err != nil {
 		return err
 	}
@@ -330,41 +165,15 @@ func (h *noticeHandler) expandCapacityBlock(ctx context.Context, e event.Event) 
 	})
 }
 
-// cancel stops the drain for scheduled maintenance and uncordons the node, once EC2 confirms that no event is
+// cancel ends the drain for scheduled maintenance and uncordons the node, once EC2 confirms that no event is
 // scheduled for the instance.
 func (h *noticeHandler) cancel(ctx context.Context, e event.Event) error {
 	if err := h.checkOwner(e); err != nil {
 		return err
 	}
-	n, ok := h.nodes.Find(e.InstanceID)
-	if !ok {
+	if _, ok := h.nodes.Find(e.InstanceID); !ok {
 		h.observer.EventIgnored(e, notOurNode)
 		return nil
 	}
-	err := h.confirmCancellation(ctx, e)
-	if errors.Is(err, errContradicted) {
-		h.observer.EventIgnored(e, "EC2 still has an event scheduled for the instance")
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	e.Kind = event.ScheduledChange
-	h.terminator.inflight.cancel(e, errCanceled)
-	why := fmt.Sprintf("the maintenance of instance %s was canceled, or is complete", n.InstanceID)
-	return h.terminator.cordoner.uncordon(ctx, e, why)
-}
-
-// confirmCancellation returns errContradicted while EC2 has an event scheduled for the instance.
-func (h *noticeHandler) confirmCancellation(ctx context.Context, e event.Event) error {
-	start := time.Now()
-	return h.terminator.confirmer.poll(ctx, e, "confirm the cancellation", func() error {
-		scheduled, err := h.instances.Scheduled(ctx, e.InstanceID)
-		if scheduled.Any {
-			return errContradicted
-		}
-		return err
-	}, func(err error) (bool, error) {
-		return time.Since(start) >= h.cfg.ConfirmTimeout, fmt.Errorf("%w: %w", errNoAnswer, err)
-	})
+	return h.records.handle(ctx, e)
 }

@@ -336,6 +336,7 @@ func TestNoticeWithoutAnswer(t *testing.T) {
 			ctx, cancel := contextFor(t, time.Hour)
 			defer cancel()
 			err := f.agent().Handle(ctx, tt.message(f))
+			f.awaitEnds()
 			if failed := err != nil; failed != (tt.outcome == "") || errors.Is(err, errStopping) {
 				t.Errorf("the message ended with %v", err)
 			}

@@ -53,6 +53,7 @@ func TestDrainFacts(t *testing.T) {
 				handlers.Go(func() { _ = a.Handle(t.Context(), m(f)) })
 			}
 			handlers.Wait()
+			f.awaitEnds()
 			got := slices.DeleteFunc(slices.Clone(f.facts), func(fact string) bool { return !strings.HasPrefix(fact, "drain") })
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("facts (-want +got):\n%s", diff)

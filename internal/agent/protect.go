@@ -7,31 +7,8 @@ import (
 	"github.com/node-drainer/node-drainer/internal/node"
 )
 
-// rollouts knows in which groups instances are being replaced, by an instance refresh or a trigger.
-type rollouts interface {
-	RolloutActive(ctx context.Context, group string) (bool, error)
-}
-
-// protectedNodes are Nodes that the Cluster Autoscaler must not scale down during a rollout.
-type protectedNodes interface {
-	Protect(ctx context.Context, n node.Node, group string) (protected bool, err error)
-	Unprotect(ctx context.Context, n node.Node) (unprotected bool, err error)
-	Protected() []node.ProtectedNode
-}
-
-// protectionObserver records which nodes are protected.
-type protectionObserver interface {
-	NodeProtected(n node.Node, group string)
-	NodeUnprotected(n node.Node, group string)
-	ProtectionFailed(nodeName, group string, err error)
-}
-
 // protector keeps the Cluster Autoscaler from scaling down new nodes during a rollout.
-type protector struct {
-	groups   rollouts
-	nodes    protectedNodes
-	observer protectionObserver
-}
+type protector struct{ *systems }
 
 // protect protects the node if instances of its group are being replaced. It tries once, and records a failure.
 func (p *protector) protect(ctx context.Context, n node.Node, group string) error {
@@ -68,5 +45,19 @@ func (p *protector) unprotectFinished(ctx context.Context) {
 		case changed:
 			p.observer.NodeUnprotected(protected.Node, protected.Group)
 		}
+	}
+}
+
+// resumeAutoscaler resumes the Cluster Autoscaler if the trigger that has paused it was killed. It records a failure;
+// the next resync tries again. Without AUTOSCALER_DEPLOYMENT it makes no call.
+func (r *resyncer) resumeAutoscaler(ctx context.Context) {
+	if r.cfg.Autoscaler == nil || r.cfg.DryRun {
+		return
+	}
+	switch p, err := r.cfg.Autoscaler.ResumeExpired(ctx); {
+	case err != nil && ctx.Err() == nil:
+		r.observer.AutoscalerFailed(r.cfg.Autoscaler.String(), err)
+	case p != nil:
+		r.observer.AutoscalerResumed(r.cfg.Autoscaler.String(), p.Owner, int(p.Replicas))
 	}
 }

@@ -78,7 +78,7 @@ func TestDrainRequests(t *testing.T) {
 		{
 			name: "its machine fails, and is back an hour later: drained again", fact: "ended drained",
 			given: with(standbyUntil(never), notReady, podsLeft, lost, func(f *fixture) { f.returns = time.Hour }),
-			steps: append(slices.Clip(drained), "cordon until 2h0m1s", "drain node-1 until 1h0m1s", "exclude"),
+			steps: append(slices.Clip(drained), "cordon until 2h0m0s..2h0m1s", "drain node-1 until 1h0m1s", "exclude"),
 		},
 		{
 			name: "its machine fails for good", given: with(standbyUntil(never), notReady, podsLeft, lost), steps: drained,
@@ -180,7 +180,7 @@ func TestDrainRequestAndMarks(t *testing.T) {
 		},
 		{
 			name: "uncordoned at a launch: drained again", given: served, uncordons: 30 * time.Minute,
-			steps: append(slices.Clip(drained), "cordon until 1h30m1s", "drain node-1 until 1h30m1s", "exclude"),
+			steps: append(slices.Clip(drained), "cordon until 1h30m0s..1h33m0s", "drain node-1 until 1h30m0s..1h33m0s", "exclude"),
 		},
 		{
 			name: "withdrawn before the watch shows the mark", withdrawn: 6 * time.Second,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,66 +13,33 @@ import (
 	"github.com/node-drainer/node-drainer/internal/event"
 	"github.com/node-drainer/node-drainer/internal/node"
 	"github.com/node-drainer/node-drainer/internal/retry"
+	"github.com/node-drainer/node-drainer/internal/text"
 )
 
-// groupMembers lists the instances of Auto Scaling groups, and the hooks that hold them.
-type groupMembers interface {
-	Members(ctx context.Context, cluster string, known []string) (map[string]autoscaling.Member, error)
-	OwnHooks(ctx context.Context, group string, t autoscaling.Transition) ([]autoscaling.OwnHook, error)
-	IsPending(ctx context.Context, a autoscaling.Action) (bool, error)
-}
-
-// allNodes are all Nodes of the cluster.
-type allNodes interface {
-	nodeFinder
-	All() []node.Node
-	// Managed returns how many Nodes have which Manager.
-	Managed() map[node.Manager]int
-}
-
-// resyncObserver records resyncs.
-type resyncObserver interface {
-	Resynced(members, found, lost int)
-	ResyncFailed(err error)
-	AutoScalingFailed(operation string, err error)
-	// NodesManaged records how many nodes have the manager; first, that there are some for the first time.
-	NodesManaged(m node.Manager, nodes int, first bool)
-	autoscalerObserver
-}
+// firstResyncPause is the pause after a resync that failed, which asks for all instances, and may have found some whose
+// hooks end soon.
+const firstResyncPause = 2 * time.Second
 
 // resyncer finds what no message reported: messages get lost, queues are purged, permissions are revoked.
 type resyncer struct {
-	cfg         Config
-	groups      groupMembers
-	instances   Instances
-	nodes       allNodes
-	observer    resyncObserver
+	*systems
+
 	handle      func(context.Context, event.Event) error
 	launchStart func(context.Context, event.Event) time.Time
-	confirmer   *confirmer
-	cordoner    *cordoner
-	protector   *protector
-	inflight    *inflight
-	drains      *sharedDrains
-	history     *drainHistory
-	completed   *completedActions
-	lost        *lostMessages
+	records     *records
 	departures  *departures
-	maintenance *maintenanceDrains
 
-	handling     sync.WaitGroup // events that a resync found
-	reported     map[node.Manager]bool
-	dryFound     map[string]bool      // by UID: nodes of whose maintenance a dry run has said what it would do
-	healthySince map[string]time.Time // by UID: cordoned nodes whose instances all recent resyncs found healthy
+	handling sync.WaitGroup // events that a resync found
+	reported map[node.Manager]bool
+	dryFound map[string]bool // by UID: nodes of whose maintenance a dry run has said what it would do
 }
 
 // run resyncs at once and after every ResyncInterval, sooner after a failure, until ctx ends. It returns when
 // all work that it started has ended.
 func (r *resyncer) run(ctx context.Context) error {
-	r.completed.reset()
-	r.lost.reset()
+	r.records.reset()
 	r.departures.reset()
-	r.healthySince, r.dryFound = nil, map[string]bool{}
+	r.dryFound = map[string]bool{}
 	defer r.handling.Wait()
 	backoff := retry.Backoff(firstResyncPause, r.cfg.ResyncInterval)
 	for pauses := backoff; ; {
@@ -103,20 +71,25 @@ func (r *resyncer) resync(ctx context.Context) (unread, failed error) {
 		m, described := members[instanceID]
 		return unread != nil && (!described || m.State == autoscaling.Undescribed || m.State.Waiting())
 	}
-	found, lost := 0, r.lost.takeEnded(r.inflight.has)
-	for _, e := range r.completed.filterPending(waiting, unknown) {
-		if !r.inflight.has(e) {
+	found, lost := 0, r.records.takeLost()
+	for _, e := range waiting {
+		if !r.records.hasCompleted(e) && !r.records.has(e) {
 			found++
-			r.lost.found(e)
+			n, _ := r.nodes.Find(e.InstanceID)
+			if n.Mark.Hook != hookOf(e) { // else its message was received
+				r.records.setFound(e)
+			}
 			r.start(ctx, e)
 		}
 	}
+	r.records.forget(nodes, waiting, unknown)
 	r.observer.Resynced(len(members), found, lost)
 	r.reportManaged()
-	r.protector.unprotectFinished(ctx)
+	r.records.protector.unprotectFinished(ctx)
 	r.resumeAutoscaler(ctx)
+	r.look(ctx, nodes, members)
 	return unread, errors.Join(r.departures.check(ctx, nodes, members), r.checkMaintenance(ctx, nodes),
-		r.findMaintenance(ctx, nodes), r.checkCordonedNodes(ctx, nodes, members))
+		r.findMaintenance(ctx, nodes))
 }
 
 // reportManaged reports the nodes that others manage, and each of their managers once.
@@ -136,13 +109,12 @@ func (r *resyncer) reportManaged() {
 func (r *resyncer) checkMaintenance(ctx context.Context, nodes []node.Node) error {
 	draining := slices.DeleteFunc(slices.Clone(nodes), func(n node.Node) bool {
 		isNew := time.Since(n.Mark.Since) < r.cfg.ConfirmTimeout
-		return !isDrainedForMaintenance(n) || isNew || !r.inflight.has(eventOfMark(n))
+		return !isDrainedForMaintenance(n) || isNew || !r.records.has(eventOfMark(n))
 	})
 	return forEach(draining, func(n node.Node) error {
-		err := r.confirmer.checkSchedule(ctx, eventOfMark(n))
-		if errors.Is(err, errContradicted) {
+		a, err := r.records.confirmer.askSchedule(ctx, n.InstanceID)
+		if err == nil && a.contradicts() {
 			r.start(ctx, event.Event{Kind: event.ScheduledChangeCanceled, InstanceID: n.InstanceID, At: time.Now()})
-			return nil
 		}
 		return err
 	})
@@ -151,7 +123,7 @@ func (r *resyncer) checkMaintenance(ctx context.Context, nodes []node.Node) erro
 // findMaintenance starts what the message about scheduled maintenance starts: it may be lost. The handler asks EC2
 // again, as for a message.
 func (r *resyncer) findMaintenance(ctx context.Context, nodes []node.Node) error {
-	unannounced := r.maintenance.unannounced(nodes)
+	unannounced := r.unannounced(nodes)
 	if len(unannounced) == 0 {
 		return nil
 	}
@@ -164,7 +136,7 @@ func (r *resyncer) findMaintenance(ctx context.Context, nodes []node.Node) error
 		if s := scheduled[n.InstanceID]; s.Any && !r.dryFound[n.UID] {
 			r.dryFound[n.UID] = r.cfg.DryRun
 			n.Maintenance = s.NotBefore
-			r.start(ctx, maintenanceOf(n))
+			r.start(ctx, maintenanceOf(n, time.Now()))
 		}
 	}
 	return err
@@ -180,7 +152,7 @@ func (r *resyncer) start(ctx context.Context, e event.Event) {
 		switch {
 		case err == nil || ctx.Err() != nil:
 		case errors.Is(err, node.ErrUnselected): // the instance has registered meanwhile
-			r.lost.received(e) // by another agent, perhaps
+			r.records.setReceived(e) // its message is for another agent, perhaps
 		default:
 			r.observer.ResyncFailed(err)
 		}
@@ -196,10 +168,11 @@ func (r *resyncer) waitingInstances(
 	var errs []error
 	for _, m := range members {
 		e, ok := eventOfMember(m)
-		if n, _ := r.nodes.Find(m.InstanceID); !ok || n.Unselected {
+		n, _ := r.nodes.Find(m.InstanceID)
+		if !ok || n.Unselected {
 			continue
 		}
-		if e.Destination == event.PlaceWarmPool {
+		if isMarked := strings.HasPrefix(n.Mark.Hook, m.Group+"/"); e.Destination == event.PlaceWarmPool && !isMarked {
 			kind, err := r.kindIntoPool(ctx, e, m.Group)
 			if err != nil || kind == "" {
 				errs = append(errs, err)
@@ -209,9 +182,21 @@ func (r *resyncer) waitingInstances(
 		}
 		own, err := r.forOwnHooks(ctx, e, m.Group)
 		errs = append(errs, err)
-		events = append(events, own...)
+		events = append(events, withMarked(own, e, m.Group, n.Mark)...)
 	}
 	return events, errors.Join(errs...)
+}
+
+// withMarked returns the events, and one for the hook in the mark of the node, whose message is deleted: Auto Scaling
+// does not say of a hook that notifies a topic whose it is.
+func withMarked(own []event.Event, e event.Event, group string, mark node.Mark) []event.Event {
+	name, ok := strings.CutPrefix(mark.Hook, group+"/")
+	isKnown := slices.ContainsFunc(own, func(o event.Event) bool { return o.Hook.Name == name })
+	if !ok || isKnown || e.Kind != event.LifecycleTerminating {
+		return own
+	}
+	e.Hook = event.Hook{Group: group, Name: name, Token: mark.Token}
+	return append(own, e)
 }
 
 // forOwnHooks returns the event once for each hook of the group that this agent answers. If NODE_SELECTOR is set,
@@ -244,7 +229,7 @@ func (r *resyncer) kindIntoPool(ctx context.Context, e event.Event, group string
 	for _, e.Kind = range []event.Kind{event.LifecycleLaunching, event.LifecycleTerminating} {
 		own, err := r.forOwnHooks(ctx, e, group)
 		for _, o := range own {
-			if r.inflight.has(o) || r.completed.has(o) {
+			if r.records.has(o) || r.records.hasCompleted(o) {
 				return e.Kind, nil
 			}
 			pending, err := r.groups.IsPending(ctx, actionOf(o))
@@ -277,149 +262,56 @@ func eventOfMember(m autoscaling.Member) (e event.Event, ok bool) {
 	return e, true
 }
 
-// checkCordonedNodes checks the nodes that are cordoned although no event of their instance is in flight. It
-// continues drains that another process started, and uncordons nodes whose instances resyncs have found
-// healthy for as long as a message may take to confirm. It also removes the conditions of nodes that are not
-// cordoned any more.
-func (r *resyncer) checkCordonedNodes(
-	ctx context.Context, nodes []node.Node, members map[string]autoscaling.Member,
-) error {
-	handled := r.inflight.instances()
-	idle := slices.DeleteFunc(slices.Clone(nodes), func(n node.Node) bool {
-		return handled[n.InstanceID] || r.drains.has(n.UID)
-	})
-	r.removeConditions(idle)
-	cordoned := slices.DeleteFunc(idle, func(n node.Node) bool { return n.Mark.Since.IsZero() })
-	var mu sync.Mutex
-	var healthy []node.Node
-	err := forEach(cordoned, func(n node.Node) error {
-		err := r.check(ctx, n, members[n.InstanceID])
+// look has the nodes looked at that require it: what this process, or another one, has begun there continues, and what
+// is not needed any more is removed. The condition of a node that is neither cordoned nor waits for maintenance is
+// removed after the mark, in a request of its own: nothing else remembers it if the process ends in between.
+func (r *resyncer) look(ctx context.Context, nodes []node.Node, members map[string]autoscaling.Member) {
+	r.records.wakeAll(ctx)
+	for _, n := range nodes {
 		switch {
-		case errors.Is(err, autoscaling.ErrGone):
-			return nil
-		case errors.Is(err, errContradicted):
-			mu.Lock()
-			defer mu.Unlock()
-			healthy = append(healthy, n)
-			return nil
-		case err == nil && !n.Mark.Deadline.IsZero() && !r.history.isDrained(n):
-			r.start(ctx, eventOfMark(n))
+		case !n.Mark.Since.IsZero():
+			r.records.judge(ctx, n, members[n.InstanceID])
+		case n.DrainRequested, !n.Maintenance.IsZero():
+			r.records.of(n.InstanceID).wake(ctx)
+		case n.HasCondition && !r.records.isBusy(n.InstanceID):
+			r.nodes.RemoveCondition(n)
 		}
-		return err
+	}
+}
+
+// unannounced returns those of the nodes for which a message about maintenance would be acted on, and none is.
+func (r *resyncer) unannounced(all []node.Node) []node.Node {
+	return slices.DeleteFunc(slices.Clone(all), func(n node.Node) bool {
+		return !n.Maintenance.IsZero() || n.Manager != "" || isActedOn(n, r.cfg.Events.ScheduledChange) ||
+			r.records.has(maintenanceOf(n, time.Now()))
 	})
-	r.history.retain(nodes)
-	return errors.Join(err, forEach(r.healthyLongEnough(healthy), func(n node.Node) error {
-		return r.putBack(ctx, n)
-	}))
 }
 
-// removeConditions removes the drain conditions of idle nodes that are neither cordoned nor wait for maintenance. A
-// condition is removed after the mark, in a request of its own. Nothing else remembers it if the process ends in
-// between, or the request fails for long.
-func (r *resyncer) removeConditions(idle []node.Node) {
-	for _, n := range idle {
-		if n.HasCondition && n.Mark.Since.IsZero() && n.Maintenance.IsZero() {
-			r.cordoner.nodes.RemoveCondition(n)
+// reportFailures reports why a resync is incomplete: what Auto Scaling has not answered, and other failures.
+func reportFailures(o Observer, unread, failed error) {
+	if unread != nil {
+		o.AutoScalingFailed("resync", firstErrors(unread))
+	}
+	if failed != nil {
+		o.ResyncFailed(firstErrors(failed))
+	}
+}
+
+// mostErrors is how many of the errors of many nodes are reported.
+const mostErrors = 5
+
+// firstErrors returns an error with the first of those that err joins, each once, and how many others there are.
+func firstErrors(err error) error {
+	var first []string
+	lines := strings.Split(err.Error(), "\n")
+	for _, line := range lines {
+		if len(first) < mostErrors && !slices.Contains(first, line) {
+			first = append(first, line)
 		}
 	}
-}
-
-// putBack uncordons a node whose instance is healthy.
-func (r *resyncer) putBack(ctx context.Context, n node.Node) error {
-	why := fmt.Sprintf("instance %s is not terminating", n.InstanceID)
-	if isRecommendationOver(n, r.cfg.Events.RebalanceTimeout) {
-		why = fmt.Sprintf("instance %s was not interrupted within %v of the rebalance recommendation",
-			n.InstanceID, r.cfg.Events.RebalanceTimeout)
+	summary := strings.Join(first, "; ")
+	if others := len(lines) - len(first); others > 0 {
+		summary += fmt.Sprintf("; and %s like these", text.Count(others, "more error"))
 	}
-	if n.Mark.Reason == string(event.ScheduledChange) && !n.Maintenance.IsZero() {
-		if err := r.cordoner.nodes.EndMaintenance(ctx, n); err != nil {
-			return err
-		}
-	}
-	return r.cordoner.tryUncordon(ctx, n, why)
-}
-
-// isRecommendationOver reports whether the node was cordoned for a rebalance recommendation that no
-// interruption has followed for the timeout, if that is not 0. EC2 does not withdraw a recommendation.
-func isRecommendationOver(n node.Node, timeout time.Duration) bool {
-	return n.Mark.Reason == string(event.RebalanceRecommendation) && n.Mark.TerminatesAt.IsZero() &&
-		timeout > 0 && time.Since(n.Mark.Since) >= timeout
-}
-
-// check asks AWS whether the event that a node was cordoned for is still true. The error is errContradicted
-// if the instance does not terminate, and autoscaling.ErrGone if its group or EC2 terminates it without this
-// agent.
-func (r *resyncer) check(ctx context.Context, n node.Node, m autoscaling.Member) error {
-	e := eventOfMark(n)
-	ofHook := e.Kind == event.LifecycleTerminating || e.Kind == event.LifecycleLaunching
-	switch inService := m.State == "InService"; {
-	case !inService && !m.State.Unknown(): // or Undescribed
-		return autoscaling.ErrGone
-	case inService && ofHook, r.isWarningDecided(n, inService):
-		return checkReturned(n)
-	case ofHook:
-		return checkEnded(ctx, r.instances, n)
-	}
-	err := r.confirmer.check(ctx, e)
-	if err == nil && isRecommendationOver(n, r.cfg.Events.RebalanceTimeout) {
-		return errContradicted
-	}
-	return err
-}
-
-// checkReturned is check for an instance that is in service again after a hook, as after the replacement of its root
-// volume.
-func checkReturned(n node.Node) error {
-	if isAnnounced(n) {
-		return autoscaling.ErrGone
-	}
-	return errContradicted
-}
-
-// isAnnounced reports whether the mark says that EC2 is about to terminate the instance. Maintenance has a check of its
-// own.
-func isAnnounced(n node.Node) bool {
-	ofMaintenance := !n.Maintenance.IsZero() && !event.Kind(n.Mark.Reason).IsIrrevocable()
-	return n.Mark.TerminatesAt.After(time.Now()) && !ofMaintenance
-}
-
-// checkEnded is check for an instance that is terminated, or was detached from its group.
-func checkEnded(ctx context.Context, instances Instances, n node.Node) error {
-	i, err := instances.Describe(ctx, n.InstanceID)
-	switch {
-	case err != nil:
-		return err
-	case i.State == "running", isForeign(n, i):
-		return errContradicted
-	}
-	return autoscaling.ErrGone
-}
-
-// isWarningDecided reports whether the node was cordoned for a Spot interruption that EC2 has not confirmed, which a
-// mark without a time shows, and the warning was handled: the drain has ended, or the instance has returned from a
-// hook. Nothing else would take the mark away that another event has kept.
-func (r *resyncer) isWarningDecided(n node.Node, inService bool) bool {
-	unconfirmed := n.Mark.Reason == string(event.SpotInterruption) && n.Mark.TerminatesAt.IsZero()
-	return unconfirmed && (inService && n.Mark.Hook != "" || r.history.isDrained(n))
-}
-
-// eventOfMark returns the event that a node was cordoned for.
-func eventOfMark(n node.Node) event.Event {
-	return event.Event{
-		Kind: event.Kind(n.Mark.Reason), InstanceID: n.InstanceID, At: n.Mark.Since, Deadline: n.Mark.TerminatesAt,
-	}
-}
-
-// healthyLongEnough returns those of the nodes that were healthy in each resync of the last ConfirmTimeout.
-func (r *resyncer) healthyLongEnough(healthy []node.Node) []node.Node {
-	before := r.healthySince
-	r.healthySince = map[string]time.Time{}
-	return slices.DeleteFunc(healthy, func(n node.Node) bool {
-		since, ok := before[n.UID]
-		if !ok {
-			since = time.Now()
-		}
-		r.healthySince[n.UID] = since
-		return time.Since(since) < r.cfg.ConfirmTimeout
-	})
+	return errors.New(summary)
 }

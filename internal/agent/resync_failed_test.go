@@ -21,13 +21,13 @@ func TestFailedResync(t *testing.T) {
 	}{
 		"Auto Scaling": {func(f *fixture) { f.members = silent[map[string]autoscaling.Member](never, nil) }, "Auto Scaling failed to resync"},
 		"EC2": {
-			with(cordoned("spot-interruption", -time.Hour, never, never), ec2Says(silent(never, ec2.Instance{}))), "resync failed",
+			with(cordoned("spot-interruption", -time.Hour, never, never), ec2Says(silent(never, ec2.Instance{}))), "retrying to check whether",
 		},
 	} {
 		each(t, name, tt.given, func(t *testing.T, f *fixture) {
 			resync(t, f.agent(), time.Minute)
-			all := f.observed("Auto Scaling failed to resync") + f.observed("resync failed")
-			if n := f.observed(tt.fact); n != all || n < 4 || n > 6 {
+			all := f.observed("Auto Scaling failed to resync") + f.observed("retrying to check whether")
+			if n := f.observed(tt.fact); n != all || n < 4 || n > 10 {
 				t.Errorf("facts %q", f.facts)
 			}
 		})

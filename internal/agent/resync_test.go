@@ -38,7 +38,7 @@ func resync(t *testing.T, a *agent.Agent, d time.Duration) {
 func TestResync(t *testing.T) {
 	t.Parallel()
 	const h = time.Hour
-	completedLaunch, uncordoned := completed("CONTINUE"), []string{"uncordon"}
+	completedLaunch, uncordoned := []string{"complete launch with CONTINUE"}, []string{"uncordon"}
 	spot := func(s ec2.State) ec2.Instance { return ec2.Instance{State: s, Spot: true} }
 	hook := cordoned(event.LifecycleTerminating, -h, h, 0)
 	recommended := with(inGroup(inService), func(f *fixture) { f.cfg.Events.RebalanceTimeout = 2 * h })
@@ -185,7 +185,7 @@ func TestResync(t *testing.T) {
 					f.spot, f.node.DrainRequested = always(fulfilled), true
 					time.AfterFunc(time.Minute, func() { f.request(false) })
 				}),
-			[]string{"cordon until 1h0m0s", "cordon until 1h0m0s", "drain node-1 until 59m0s", "exclude", "exclude", "uncordon"},
+			[]string{"cordon until 1h0m0s", "drain node-1 until 59m0s", "exclude", "uncordon"},
 		},
 		{
 			"no interruption followed a rebalance recommendation within two hours: uncordoned",

@@ -2,8 +2,6 @@ package agent
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -11,17 +9,6 @@ import (
 	"github.com/node-drainer/node-drainer/internal/event"
 	"github.com/node-drainer/node-drainer/internal/retry"
 )
-
-// spotRequests reads the Spot Instance requests of instances.
-type spotRequests interface {
-	SpotRequest(ctx context.Context, instanceID string) (ec2.SpotRequest, error)
-}
-
-// spotObserver records what EC2 says of instances whose interruption a message announces.
-type spotObserver interface {
-	SpotStatusRead(e event.Event, status ec2.SpotStatus)
-	SpotStatusFailed(e event.Event, err error, first bool)
-}
 
 const (
 	// spotAnswerTimeout is how long EC2 may take to answer. Then the warning is believed: it leaves two minutes.
@@ -32,109 +19,90 @@ const (
 	longestSpotPause = 5 * time.Second
 )
 
-// spotWarnings acts on Spot interruption warnings. EC2's description of an instance says only that it is a Spot
+// spotWarnings asks EC2 about Spot interruption warnings. EC2's description of an instance says only that it is a Spot
 // Instance. The status of its request also says whether EC2 interrupts it.
 type spotWarnings struct {
-	requests spotRequests
-	nodes    nodeFinder
-	observer spotObserver
-	failing  atomic.Bool // the last question had no answer
+	*systems
+
+	failing atomic.Bool // the last question had no answer
 }
 
-// do acts on the event. While the status of the request contradicts a warning, do acts on it without its
-// deadline: the node is cordoned, and pods are evicted within their budgets, unless another event does that
-// already. When EC2 confirms the warning, do acts on it with the deadline, which tightens the same drain. If EC2
-// contradicts it for spotContradicted, do stops the drain, and the error is errContradicted. A status that EC2
-// does not say is no contradiction, and neither is any other than that of a running instance: AWS documents the
-// codes, and not when each is set.
-func (w *spotWarnings) do(
-	ctx context.Context, e event.Event, act func(context.Context, event.Event) (Outcome, error),
-) (Outcome, error) {
-	if e.Kind != event.SpotInterruption || isLongOver(e) {
-		return act(ctx, e)
-	}
-	q := spotQuestion{spotWarnings: w, event: e}
-	if err := q.ask(ctx); !errors.Is(err, errContradicted) {
-		return act(ctx, q.event)
-	}
-	if !w.hasOtherDrain(e) {
-		undated := e
-		undated.Deadline = time.Time{}
-		stop := background(ctx, func(ctx context.Context) { _, _ = act(ctx, undated) })
-		defer stop()
-	}
-	if err := q.askUntilConfirmed(ctx); err != nil {
-		return Interrupted, err
-	}
-	return act(ctx, q.event)
+// spotAnswer is what EC2 has said of the Spot Instance request of a warning.
+type spotAnswer struct {
+	asked    bool // EC2 has contradicted the warning
+	decided  bool // whether to believe it
+	next     time.Time
+	pauses   retry.Pauses
+	read     bool
+	status   ec2.SpotStatus
+	deadline time.Time // of the warning, which does not count until it is decided
 }
 
-// hasOtherDrain reports whether the node has a deadline by another event. Acting on a warning that EC2
-// contradicts would bring that deadline forward for good.
-func (w *spotWarnings) hasOtherDrain(e event.Event) bool {
-	n, _ := w.nodes.Find(e.InstanceID)
-	return !n.Mark.Deadline.IsZero() && n.Mark.Reason != string(e.Kind)
+// heardSpot records an answer. While the status of the request contradicts the warning, its deadline does not count:
+// the node is cordoned, and pods are evicted within their budgets. If EC2 contradicts the warning for spotContradicted,
+// it is over. A status that EC2 does not say is no contradiction, and neither is any other than that of a running
+// instance: AWS documents the codes, and not when each is set.
+func (r *reason) heardSpot(request spotStatus, now time.Time) {
+	s := &r.spot
+	if !s.asked && !s.decided {
+		s.deadline, s.pauses = r.Deadline, retry.Backoff(firstPause, longestSpotPause)
+		r.began = now
+	}
+	isLast := s.asked && !now.Before(r.began.Add(spotContradicted))
+	s.next = earlier(now.Add(s.pauses.Step()), r.began.Add(spotContradicted))
+	switch {
+	case request.err != nil:
+		s.decided = !s.asked || isLast
+	case request.status.Running():
+		s.read, s.status = true, request.status
+		s.asked, r.Deadline = true, time.Time{}
+		if isLast {
+			r.answer = contradicts("the status of its Spot Instance request is %s", request.status)
+			r.confirmed = time.Time{}
+		}
+		return
+	default:
+		s.read, s.status, s.decided = true, request.status, true
+		if request.status.Marked() && !request.since.IsZero() {
+			r.Deadline = s.deadline
+			s.deadline = interruptionEnd(r.Event, request.since)
+		}
+	}
+	if s.decided {
+		r.Deadline = s.deadline
+	}
 }
 
 // isLongOver reports whether EC2 would have terminated the instance by now. An event without a deadline is from a
 // mark that was set while EC2 contradicted the warning: then the process ended before that was decided.
-func isLongOver(e event.Event) bool {
-	return !e.Deadline.IsZero() && time.Now().After(e.Deadline.Add(overdueAfter))
+func isLongOver(e event.Event) bool { return isLongOverAt(e, time.Now()) }
+
+func isLongOverAt(e event.Event, now time.Time) bool {
+	return !e.Deadline.IsZero() && now.After(e.Deadline.Add(overdueAfter))
 }
 
-// spotQuestion asks for the status of one request.
-type spotQuestion struct {
-	*spotWarnings
-	event event.Event
-	read  bool
-	last  ec2.SpotStatus
+// spotStatus is the status of a request, or why there is none.
+type spotStatus struct {
+	status ec2.SpotStatus
+	since  time.Time
+	err    error
 }
 
-// askUntilConfirmed returns nil when EC2 no longer contradicts the warning, or does not answer at the end, and
-// errContradicted if EC2 contradicts it for spotContradicted.
-func (q *spotQuestion) askUntilConfirmed(ctx context.Context) error {
-	start, pauses := time.Now(), retry.Backoff(firstPause, longestSpotPause)
-	for {
-		left := spotContradicted - time.Since(start)
-		if !retry.Sleep(ctx, min(pauses.Step(), left)) {
-			return context.Cause(ctx)
-		}
-		err := q.ask(ctx)
-		switch {
-		case err == nil:
-			return nil
-		case time.Since(start) < spotContradicted:
-		case errors.Is(err, errContradicted):
-			return err
-		default:
-			return nil
-		}
-	}
-}
-
-// ask returns nil if EC2 does not contradict the warning, errContradicted if it does, and another error if it
-// does not answer.
-func (q *spotQuestion) ask(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, spotAnswerTimeout)
+// ask asks once. last is what is known.
+func (w *spotWarnings) ask(ctx context.Context, e event.Event, last spotAnswer) spotStatus {
+	asking, cancel := context.WithTimeout(ctx, spotAnswerTimeout)
 	defer cancel()
-	request, err := q.requests.SpotRequest(ctx, q.event.InstanceID)
-	if err != nil {
-		q.observer.SpotStatusFailed(q.event, err, !q.failing.Swap(true))
-		return err
+	request, err := w.instances.SpotRequest(asking, e.InstanceID)
+	switch {
+	case err != nil && ctx.Err() == nil:
+		w.observer.SpotStatusFailed(e, err, !w.failing.Swap(true))
+	case err == nil:
+		w.failing.Store(false)
+		if !last.read || request.Status != last.status {
+			w.observer.SpotStatusRead(e, request.Status)
+		}
 	}
-	q.failing.Store(false)
-	status := request.Status
-	if status.Marked() && !request.Since.IsZero() {
-		q.event.Deadline = interruptionEnd(q.event, request.Since)
-	}
-	if !q.read || status != q.last {
-		q.observer.SpotStatusRead(q.event, status)
-	}
-	q.read, q.last = true, status
-	if status.Running() {
-		return fmt.Errorf("%w: the status of its Spot Instance request is %s", errContradicted, status)
-	}
-	return nil
+	return spotStatus{request.Status, request.Since, err}
 }
 
 // interruptionEnd returns when EC2 takes the instance whose request has been marked since then. The time in the message

@@ -35,12 +35,15 @@ func TestStop(t *testing.T) {
 		{"confirming", termination, silence},
 		{"being contradicted", termination, inState(inService)},
 		{"awaiting the node", termination, noNode},
-		{"looking up the node", termination, fails("cordon", 1000, node.ErrGone)},
+		{"looking up the node", termination, with(deleted, failing("look up"), fails("cordon", 1, node.ErrGone))},
 		{"cordoning", termination, failing("cordon")},
 		{"uncordoning", termination, with(inState(inNoGroup), shortConfirmation, failing("uncordon"))},
-		{"draining", termination, long},
-		{"excluding from load balancers", termination, failing("exclude")},
-		{"completing", termination, blocked},
+		{"draining", termination, with(long, findable)},
+		{"draining, and no resync finds the hook", termination, long},
+		{"draining, and a resync finds others of its group", termination, with(long, findable, func(f *fixture) { f.ownHooks[0] = "x" })},
+		{"draining, and no resync finds the group", termination, with(long, findable, tagged(always[[]string](nil)))},
+		{"excluding from load balancers", termination, with(findable, failing("exclude"))},
+		{"completing", termination, with(findable, blocked)},
 		{"confirming a launch", launchTo(""), with(launching, silence)},
 		{"a launch being contradicted", launchTo(""), with(launching, inState(inNoGroup))},
 		{"reading the timeout of a launch", launchTo(""), with(launching, failing("deadline"))},
@@ -56,8 +59,13 @@ func TestStop(t *testing.T) {
 		each(t, tt.name, tt.given, func(t *testing.T, f *fixture) {
 			ctx, cancel := contextFor(t, 35*time.Second)
 			defer cancel()
-			if err := f.agent().Handle(ctx, tt.message(f)); !errors.Is(err, errStopping) {
-				t.Errorf("the message ended with %v, want %v", err, errStopping)
+			err := f.agent().Handle(ctx, tt.message(f))
+			f.awaitEnds()
+			clusters, _ := f.clusters(0)
+			isFindable := slices.Contains(clusters, "demo") && slices.Contains(f.ownHooks, "drain")
+			isRecorded := !f.node.Mark.Deadline.IsZero() && isFindable
+			if !isRecorded && !errors.Is(err, errStopping) || isRecorded && err != nil {
+				t.Errorf("the message ended with %v", err)
 			}
 			if completed := f.did("complete"); len(completed) > 0 || f.after() != 35*time.Second {
 				t.Errorf("completed %q, ended after %v", completed, f.after())
@@ -71,14 +79,13 @@ func TestStop(t *testing.T) {
 
 // TestStopDuringSharedDrain: the drain stops with its last event.
 func TestStopDuringSharedDrain(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, f *fixture) {
+	inBubble(t, func(f *fixture) { f.clusters, f.ownHooks = always([]string{"demo"}), []string{"a", "b"} }, func(t *testing.T, f *fixture) {
 		ctx, cancel := contextFor(t, 5*time.Second)
 		defer cancel()
-		for _, err := range f.handleAll(ctx, "a", "b") {
-			if !errors.Is(err, errStopping) {
-				t.Errorf("a message ended with %v", err)
-			}
+		if errs := f.handleAll(ctx, "a", "b"); errs[0] != nil || !errors.Is(errs[1], errStopping) {
+			t.Errorf("the messages ended with %v: the mark has the first hook, and not the second", errs)
 		}
+		f.awaitEnds()
 		if len(f.did("drain")) != 1 || len(f.did("complete")) != 0 {
 			t.Errorf("steps: %q", f.did(""))
 		}
@@ -96,17 +103,16 @@ func TestHandOver(t *testing.T) {
 		calls   int
 		steps   []string
 		outcome agent.Outcome
-		err     error
 	}{
 		{
 			"its own node, and another replica takes over", "node-1", true, 1,
-			neverDrained("cordon until 1h0m0s"), agent.Interrupted, errOther,
+			neverDrained("cordon until 1h0m0s"), agent.Interrupted,
 		},
-		{"its own node, and there is no other replica", "node-1", false, 1, drainedBy("1h0m0s"), agent.Drained, nil},
-		{"another node", "node-2", true, 0, drainedBy("1h0m0s"), agent.Drained, nil},
-		{"the process does not know its node", "", true, 0, drainedBy("1h0m0s"), agent.Drained, nil},
+		{"its own node, and there is no other replica", "node-1", false, 1, drainedBy("1h0m0s"), agent.Drained},
+		{"another node", "node-2", true, 0, drainedBy("1h0m0s"), agent.Drained},
+		{"the process does not know its node", "", true, 0, drainedBy("1h0m0s"), agent.Drained},
 	} {
-		each(t, tt.name, nil, func(t *testing.T, f *fixture) {
+		each(t, tt.name, findable, func(t *testing.T, f *fixture) {
 			ctx, stop := context.WithCancelCause(t.Context())
 			defer stop(nil)
 			var calls []string
@@ -118,9 +124,10 @@ func TestHandOver(t *testing.T) {
 				}
 				return tt.agrees
 			}
-			if err := f.agent().Handle(ctx, termination(f)); !errors.Is(err, tt.err) {
-				t.Errorf("got %v, want %v", err, tt.err)
+			if err := f.agent().Handle(ctx, termination(f)); err != nil {
+				t.Errorf("the message ended with %v", err)
 			}
+			f.awaitEnds()
 			f.wantSteps(t, tt.steps...)
 			f.wantOutcome(t, tt.outcome)
 			if !slices.Equal(calls, slices.Repeat([]string{"uid-1"}, tt.calls)) {

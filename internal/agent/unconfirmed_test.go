@@ -12,18 +12,6 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
 
-func (f autoScaling) HoldUnconfirmed(
-	ctx, unanswered context.Context, a autoscaling.Action, work func(context.Context) error,
-) error {
-	timer := time.AfterFunc(5*time.Second, func() {
-		if unanswered.Err() == nil {
-			f.step("hold unconfirmed %s", a.Hook)
-		}
-	})
-	defer timer.Stop()
-	return f.whilePending(ctx, a, work)
-}
-
 // whilePending runs work until Auto Scaling ends the action.
 func (f autoScaling) whilePending(ctx context.Context, a autoscaling.Action, work func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -53,6 +41,38 @@ func TestContradictedForLong(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestHoldUnconfirmed: an action is held if Auto Scaling does not answer for five seconds, and not before, until it answers.
+// The fifth try is 3.75 to 4.5 s after the first, the sixth at least 7.75 s: what is answered after 3 s is read in time.
+func TestHoldUnconfirmed(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		silent, held time.Duration
+	}{{0, -1}, {3 * time.Second, -1}, {10 * time.Minute, 5 * time.Second}} {
+		given := stateIs(silent(tt.silent, terminating))
+		each(t, tt.silent.String(), given, func(t *testing.T, f *fixture) {
+			mustHandle(t, f, f.agent(), termination)
+			if at := f.when("hold unconfirmed drain"); at != tt.held {
+				t.Errorf("held after %v, want %v; steps %q", at, tt.held, f.did(""))
+			}
+			f.wantOutcome(t, agent.Drained)
+		})
+	}
+}
+
+// TestConfirmedByHeartbeat: without the permission to describe instances an action is confirmed by a heartbeat after ten
+// seconds, and not when the next attempt to describe the instance is due.
+func TestConfirmedByHeartbeat(t *testing.T) {
+	t.Parallel()
+	given := with(stateIs(silent(never, terminating)), pendingIs(always(true)))
+	each(t, "denied", given, func(t *testing.T, f *fixture) {
+		mustHandle(t, f, f.agent(), termination)
+		if at := f.when("hold drain"); at != 10*time.Second {
+			t.Errorf("confirmed after %v; steps %q", at, f.did(""))
+		}
+		f.wantOutcome(t, agent.Drained)
+	})
 }
 
 // TestForgedGroup: a message that names another group than the instance's own is contradicted before anything is asked

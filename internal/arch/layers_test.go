@@ -50,14 +50,18 @@ func layers() map[string]int {
 		"internal/agent":  4,
 		"internal/config": 4, // It contains the Config of each package of layer 2.
 
-		"internal/rollout": 5,
-		"internal/check":   5,
+		"internal/check":        5,
+		"internal/rollout/plan": 5, // It has nothing that writes.
+		"internal/rollout/loop": 6,
+		"internal/rollout/hold": 7,
+		"internal/rollout/mode": 8,
+		"internal/rollout":      9,
 
-		"internal/app": 6,
-		"internal/cli": 6,
+		"internal/app": 10,
+		"internal/cli": 10,
 
-		"cmd/agent":   7,
-		"cmd/trigger": 7,
+		"cmd/agent":   11,
+		"cmd/trigger": 11,
 	}
 }
 
@@ -74,8 +78,8 @@ func guards() []guard {
 		"internal/handover/surge", "internal/launch", "internal/lead",
 		"internal/autoscaler", "internal/access", "internal/cluster", "internal/retry")
 	return []guard{
-		{"github.com/aws", and("pkg/queue", "internal/autoscaling", "internal/ec2", "internal/cloudwatch", "internal/eventbridge",
-			"internal/nodegroup", "internal/cloud")},
+		{"github.com/aws", and("pkg/queue", "internal/autoscaling", "internal/ec2", "internal/cloudwatch",
+			"internal/eventbridge", "internal/nodegroup", "internal/cloud")},
 		{aws + "/service/sqs", and("pkg/queue")},
 		{aws + "/service/autoscaling", and("internal/autoscaling")},
 		{aws + "/service/ec2", and("internal/ec2")},

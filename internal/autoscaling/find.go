@@ -52,7 +52,7 @@ func (r *Reader) Find(ctx context.Context, s refresh.Selection) ([]refresh.Group
 	}
 	found = slices.DeleteFunc(found, func(g refresh.Group) bool { return !s.Contains(g) })
 	if len(found) == 0 {
-		return nil, fmt.Errorf("%w: none is %s; is this the right account and Region?", refresh.ErrNoGroup, s)
+		return nil, fmt.Errorf("%w: none is %s; %s", refresh.ErrNoGroup, s, r.selectionHint(ctx, s))
 	}
 	slices.SortFunc(found, func(x, y refresh.Group) int { return cmp.Compare(x.Name, y.Name) })
 	return found, nil
@@ -63,7 +63,7 @@ func (r *Reader) selected(ctx context.Context, s refresh.Selection) ([]refresh.G
 	if len(s.Names) == 0 {
 		return r.describe(ctx, &sdk.DescribeAutoScalingGroupsInput{Filters: filters(s)})
 	}
-	names := slices.Compact(slices.Sorted(slices.Values(s.Names)))
+	names := unique(s.Names)
 	found, err := r.Named(ctx, names)
 	if err != nil || len(found) == len(names) {
 		return found, err
@@ -73,12 +73,46 @@ func (r *Reader) selected(ctx context.Context, s refresh.Selection) ([]refresh.G
 
 // missingError names the groups that do not exist, and others that may have been meant.
 func (r *Reader) missingError(ctx context.Context, missing []string) error {
-	hint := "is this the right account and Region?"
-	all, err := r.describe(ctx, &sdk.DescribeAutoScalingGroupsInput{IncludeInstances: aws.Bool(false)})
-	if near := similar(missing, namesOf(all)); err == nil && len(near) > 0 {
-		hint = "there is " + strings.Join(near, ", ")
-	}
+	hint := hintOf(similar(missing, namesOf(r.all(ctx))))
 	return fmt.Errorf("%w: %s; %s", refresh.ErrNoGroup, strings.Join(missing, ", "), hint)
+}
+
+// selectionHint names clusters, and values of the tags, that may have been meant.
+func (r *Reader) selectionHint(ctx context.Context, s refresh.Selection) string {
+	var clusters, tags []string
+	for _, g := range r.all(ctx) {
+		clusters = append(clusters, refresh.ClustersOf(g.Tags)...)
+		for key, value := range s.Tags {
+			if got, ok := g.Tags[key]; ok && value != "" && got != value {
+				tags = append(tags, key+"="+got)
+			}
+		}
+	}
+	near := unique(tags)
+	near = near[:min(len(near), mostSimilar)]
+	if s.Cluster != "" && !slices.Contains(clusters, s.Cluster) {
+		near = slices.Concat(similar([]string{s.Cluster}, unique(clusters)), near)
+	}
+	return hintOf(near)
+}
+
+func unique(names []string) []string { return slices.Compact(slices.Sorted(slices.Values(names))) }
+
+// hintOf says what may have been meant.
+func hintOf(near []string) string {
+	if len(near) == 0 {
+		return "is this the right account and Region?"
+	}
+	return "there is " + strings.Join(near, ", ")
+}
+
+// all describes all groups without their instances, for a hint; none after an error.
+func (r *Reader) all(ctx context.Context) []refresh.Group {
+	found, err := r.describe(ctx, &sdk.DescribeAutoScalingGroupsInput{IncludeInstances: aws.Bool(false)})
+	if err != nil {
+		return nil
+	}
+	return found
 }
 
 func namesOf(groups []refresh.Group) []string {
@@ -111,7 +145,7 @@ func similar(missing, all []string) []string {
 
 func wordsOf(name string) []string {
 	return strings.FieldsFunc(strings.ToLower(name), func(c rune) bool {
-		return strings.ContainsRune("-_./: ", c)
+		return strings.ContainsRune("-_./: *", c)
 	})
 }
 

@@ -84,7 +84,7 @@ func (h *Hooks) sendHeartbeats(ctx context.Context, a Action) error {
 // of an action that is not confirmed may not exist: its hooks are not read for that.
 func (h *Hooks) interval(ctx context.Context, a Action) time.Duration {
 	t := shortest
-	if !a.inTurn || h.hooks.has(a.Group) {
+	if !a.InTurn || h.hooks.has(a.Group) {
 		if own, err := h.Timing(ctx, a); err == nil {
 			t = own
 		}
@@ -97,7 +97,7 @@ func (h *Hooks) interval(ctx context.Context, a Action) time.Duration {
 }
 
 func (h *Hooks) heartbeat(ctx context.Context, a Action) error {
-	if a.inTurn {
+	if a.InTurn {
 		if err := h.heartbeats.Wait(ctx); err != nil {
 			return err
 		}

@@ -23,7 +23,7 @@ type Action struct {
 	Launch     bool      // of a launching instance; else of a terminating one
 	Found      bool      // no message says when it began: it was found to be pending when it was first seen
 	Seen       time.Time // when the agent first saw that it is pending; zero if that is not known
-	inTurn     bool      // its heartbeats wait for those of other actions that are not confirmed
+	InTurn     bool      // it is not confirmed: its heartbeats wait for those of others that are not
 }
 
 func (a Action) String() string { return a.Group + "/" + a.Hook + " for " + a.InstanceID }

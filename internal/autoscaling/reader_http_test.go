@@ -47,7 +47,11 @@ func TestHTTPFind(t *testing.T) {
 		{"names of which one does not exist", refresh.Selection{Names: []string{"blue", "blue-a"}}, "no such Auto Scaling group: blue; there is blue-a, blue-b, blue-c", 2},
 		{"a name that no other resembles", refresh.Selection{Names: []string{"prod"}}, "no such Auto Scaling group: prod; is this the right account and Region?", 2},
 		{"a mistyped name", refresh.Selection{Names: []string{"gren-a"}}, "no such Auto Scaling group: gren-a; there is green-a", 2},
-		{"a cluster without groups", refresh.Selection{Cluster: "red"}, "none is of the cluster red", 1},
+		{"a wildcard", refresh.Selection{Names: []string{"gre*"}}, "no such Auto Scaling group: gre*; there is green-a", 2},
+		{"a cluster without groups", refresh.Selection{Cluster: "red"}, "none is of the cluster red; is this the right account and Region?", 2},
+		{"a mistyped value of a tag", refresh.Selection{Tags: map[string]string{"team": "=x"}}, "with the tag team of the value =x; there is team=x, team=y", 2},
+		{"a mistyped value of a tag in a cluster", refresh.Selection{Cluster: "green", Tags: map[string]string{"team": "z"}}, "; there is team=x, team=y", 2},
+		{"a mistyped cluster", refresh.Selection{Cluster: "bleu"}, "none is of the cluster bleu; there is blue", 2},
 		{"nothing", refresh.Selection{}, "no group is selected", 0},
 	} {
 		before := s.Requests()["autoscaling.DescribeAutoScalingGroups"]

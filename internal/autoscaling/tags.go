@@ -41,8 +41,8 @@ func (r *remembered) set(group, key, value string) {
 	}
 }
 
-// Remember takes the records among the group's tags, and what is written into them from now on, for what Restore
-// restores. What was remembered of the group before is forgotten.
+// Remember takes the records among the group's tags, and what is written into them from now on, for WithRemoved. What
+// was remembered of the group before is forgotten.
 func (w tagger) Remember(g refresh.Group) {
 	known := maps.Clone(g.Tags)
 	maps.DeleteFunc(known, func(key, _ string) bool { return !refresh.IsRecord(key) })
@@ -61,28 +61,39 @@ func (w tagger) Forget(group string) {
 	delete(w.tags.of, group)
 }
 
-// Restore writes again those of the remembered tags that the group, as it was described, has not: another client has
-// removed them, as infrastructure as code does with tags that it does not know. It returns the group with them, and
-// their keys. It restores nothing when the lease that was written last has expired, or another trigger has the group's:
-// that one may have given back what they record.
-func (w tagger) Restore(ctx context.Context, g refresh.Group) (refresh.Group, []string, error) {
+// WithRemoved returns the group, as it was described, with those of the remembered tags that it lacks, and their keys:
+// another client has removed them, as infrastructure as code does with tags that it does not know. There are none when
+// the lease that was written last has expired, or another trigger has the group's: that one may have given back what
+// they record.
+func (w tagger) WithRemoved(g refresh.Group) (refresh.Group, []string) {
 	w.tags.mu.Lock()
 	missing := maps.Clone(w.tags.of[g.Name])
 	w.tags.mu.Unlock()
 	ours, held := refresh.LeaseOf(refresh.Group{Tags: missing})
 	if _, other := refresh.HeldByOther(g, ours.Holder, time.Now()); !held || other || time.Now().After(ours.Expires) {
-		return g, nil, nil
+		return g, nil
 	}
 	maps.DeleteFunc(missing, func(key, _ string) bool { _, has := g.Tags[key]; return has })
 	keys := slices.Sorted(maps.Keys(missing))
 	if len(keys) == 0 {
-		return g, nil, nil
+		return g, nil
 	}
 	if g.Tags = maps.Clone(g.Tags); g.Tags == nil {
 		g.Tags = map[string]string{}
 	}
 	maps.Copy(g.Tags, missing)
-	return g, keys, w.tagAll(ctx, g.Name, missing)
+	return g, keys
+}
+
+// WriteAgain writes the tags of these keys, as the group has them, with a call for each: no statement of deploy/iam
+// allows all of them, and a call must be allowed by one.
+func (w tagger) WriteAgain(ctx context.Context, g refresh.Group, keys []string) error {
+	for _, key := range keys {
+		if err := w.tag(ctx, g.Name, key, g.Tags[key]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // groupResource is the type of what the tags of Auto Scaling are on. Source: Tag in the API reference.

@@ -10,7 +10,6 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/node-drainer/node-drainer/internal/batch"
-	"github.com/node-drainer/node-drainer/internal/retry"
 )
 
 // A message may be forged, and a thousand of them must not use up what Auto Scaling grants to the account: it throttles
@@ -24,9 +23,6 @@ const (
 	askWindow = time.Second / askRate
 	// unconfirmedRate and unconfirmedBurst bound the heartbeats a second for such actions.
 	unconfirmedRate, unconfirmedBurst = 5, 10
-	// unconfirmedAfter is how long Auto Scaling may take to answer before an action is held unconfirmed. The shortest
-	// hook ends 30 s after it began.
-	unconfirmedAfter = 5 * time.Second
 )
 
 // errInTurn: too many heartbeats for actions that are not confirmed have been sent lately.
@@ -59,23 +55,6 @@ func newUnconfirmed(describe batch.Call[string, Member]) *unconfirmed {
 // share a call.
 func (u *unconfirmed) MemberInTurn(ctx context.Context, instanceID string) (Member, error) {
 	return u.members.Do(ctx, instanceID)
-}
-
-// HoldUnconfirmed is Hold for an action that Auto Scaling has not confirmed. It sends heartbeats, in turn, only if
-// there is no answer for unconfirmedAfter, and until the context unanswered ends.
-func (h *Hooks) HoldUnconfirmed(
-	ctx, unanswered context.Context, a Action, work func(ctx context.Context) error,
-) error {
-	a.inTurn = true
-	return hold(ctx, work, func(ctx context.Context) error {
-		beats, stop := context.WithCancel(unanswered)
-		defer context.AfterFunc(ctx, stop)()
-		defer stop()
-		if !retry.Sleep(beats, unconfirmedAfter) {
-			return nil
-		}
-		return h.sendHeartbeats(beats, a)
-	})
 }
 
 // IsPending reports whether the action is pending: whether its hook has the action's transition, and Auto Scaling

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,45 +15,30 @@ import (
 
 // forged returns the action of a message that may be forged.
 func forged(n int) Action {
-	return Action{Group: groupName, Hook: fmt.Sprintf("forged-%d", n), InstanceID: fmt.Sprintf("i-%017x", n)}
+	return Action{Group: groupName, Hook: fmt.Sprintf("forged-%d", n), InstanceID: fmt.Sprintf("i-%017x", n), InTurn: true}
 }
 
-// TestHoldUnconfirmed: heartbeats are sent only while there is no answer, after a moment.
+// TestHoldUnconfirmed: the timeout of a hook is read for a confirmed action only.
 func TestHoldUnconfirmed(t *testing.T) {
-	for _, tt := range []struct {
-		name           string
-		answered, ends time.Duration
-		first, last    time.Duration // of the heartbeats
-		count          int
-	}{
-		{"answered at once", 0, time.Hour, 0, 0, 0},
-		{"answered after a moment", 4 * time.Second, time.Hour, 0, 0, 0},
-		{"answered later", 10 * time.Minute, time.Hour, unconfirmedAfter, 10 * time.Minute, 40},
-		{"never answered", time.Hour, 10 * time.Minute, unconfirmedAfter, 10 * time.Minute, 40},
-		{"the timeout of the hook is known", time.Hour, 10 * time.Minute, unconfirmedAfter, 10 * time.Minute, 20},
-	} {
-		t.Run(tt.name, inBubble(func(t *testing.T, f *fakeAPI, h *Hooks) {
-			if strings.HasSuffix(tt.name, "known") {
+	unconfirmed := action
+	unconfirmed.InTurn = true
+	for name, count := range map[string]int{"the timeout of the hook is not known": 40, "the timeout of the hook is known": 20} {
+		t.Run(name, inBubble(func(t *testing.T, f *fakeAPI, h *Hooks) {
+			if count == 20 {
 				_, _ = h.Timing(t.Context(), action)
 			}
-			unanswered, answered := context.WithTimeout(t.Context(), tt.answered)
-			defer answered()
-			if err := h.HoldUnconfirmed(t.Context(), unanswered, action, waits(tt.ends)); err != nil {
+			if err := h.Hold(t.Context(), unconfirmed, waits(10*time.Minute)); err != nil {
 				t.Error(err)
 			}
-			beats := f.called("beat")
-			if n := len(beats); n < tt.count || n > tt.count*2-tt.count/4 {
+			if n := len(f.called("beat")); n < count || n > count*2-count/4 {
 				t.Fatalf("%d heartbeats", n)
-			}
-			if tt.count > 0 && (beats[0] != tt.first || beats[len(beats)-1] > tt.last) {
-				t.Errorf("heartbeats at %v", beats)
 			}
 		}))
 	}
 	t.Run("the action ends", inBubble(func(t *testing.T, f *fakeAPI, h *Hooks) {
 		f.state = func(context.Context, string) (string, error) { return "Terminating:Proceed", nil }
 		f.beat = func(context.Context, int, *sdk.RecordLifecycleActionHeartbeatInput) error { return errNotActive }
-		if err := h.HoldUnconfirmed(t.Context(), t.Context(), action, waits(time.Hour)); !errors.Is(err, ErrGone) {
+		if err := h.Hold(t.Context(), unconfirmed, waits(time.Hour)); !errors.Is(err, ErrGone) {
 			t.Errorf("got %v", err)
 		}
 	}))
@@ -77,7 +61,7 @@ func TestFlood(t *testing.T) {
 		var flood sync.WaitGroup
 		for i := range actions {
 			flood.Go(func() {
-				_ = h.HoldUnconfirmed(ctx, ctx, forged(i), func(ctx context.Context) error {
+				_ = h.Hold(ctx, forged(i), func(ctx context.Context) error {
 					for ctx.Err() == nil {
 						_, _ = h.MemberInTurn(ctx, forged(i).InstanceID)
 						_, _ = h.IsPending(ctx, forged(i))

@@ -156,21 +156,12 @@ func putRule(f Facts, k event.Kind) string {
 
 // patternOf returns the pattern of the rule for a kind of events, as deploy/events has it.
 func patternOf(k event.Kind) string {
-	pattern := struct {
+	source, detailTypes, detail := k.Source()
+	text, _ := json.Marshal(struct { // texts are always JSON
 		Source     []string       `json:"source"`
 		DetailType []string       `json:"detail-type"`
 		Detail     map[string]any `json:"detail,omitempty"`
-	}{Detail: map[event.Kind]map[string]any{
-		event.StateChange:     {"state": []string{"stopping", "stopped", "shutting-down", "terminated"}},
-		event.ScheduledChange: {"service": []string{"EC2"}, "eventTypeCategory": []string{"scheduledChange"}},
-		event.Alarm: {
-			"alarmName": []any{map[string]string{"prefix": "node-drainer-"}},
-			"state":     map[string]any{"value": []string{"ALARM"}},
-		},
-	}[k]}
-	source, detailTypes := event.Source(k)
-	pattern.Source, pattern.DetailType = []string{source}, detailTypes
-	text, _ := json.Marshal(pattern) // texts are always JSON
+	}{[]string{source}, detailTypes, detail})
 	return string(text)
 }
 

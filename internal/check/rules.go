@@ -19,7 +19,6 @@ const topics = "sns.amazonaws.com"
 // need is a kind of events that the agent misses without an EventBridge rule.
 type need struct {
 	kind   event.Kind
-	events string // what the events are, in the plural
 	why    string // what depends on them, or ""
 	status Status // of an installation without a rule
 	fix    string
@@ -56,31 +55,31 @@ func judgeRules(f Facts) []Result {
 // neededRules returns the kinds of events that need a rule: those that the configuration does not ignore, and the
 // actions of hooks without a target.
 func neededRules(f Facts) (needs []need) {
-	for _, n := range []struct {
-		kind          event.Kind
-		events, value string
-	}{
-		{event.SpotInterruption, "Spot interruptions", "spotInterruption"},
-		{event.RebalanceRecommendation, "rebalance recommendations", "rebalanceRecommendation"},
-		{event.StateChange, "state changes of instances", "stateChange"},
-		{event.ScheduledChange, "maintenance", "scheduledChange"},
-		{event.CapacityReservationInterruption, "interruptions of Capacity Reservations", "capacityReservationInterruption"},
-		{event.CapacityBlockExpiration, "ends of Capacity Blocks", "capacityBlockExpiration"},
-		{event.Alarm, "alarms", "alarm"},
-		{event.Request, "drain requests", "request"},
-	} {
-		if f.Config.Event.Action(n.kind) != event.Ignore {
-			fix := putRule(f, n.kind) + "; to ignore them: " + helm(f, "config.event."+n.value+"=ignore")
-			needs = append(needs, need{n.kind, n.events, "", Warning, fix})
+	for _, k := range event.Configured() {
+		if f.Config.Event.Action(k) != event.Ignore {
+			fix := putRule(f, k) + "; to ignore them: " + helm(f, "config.event."+camelCase(k)+"=ignore")
+			needs = append(needs, need{k, "", Warning, fix})
 		}
 	}
 	return append(needs, slices.Concat(
-		hookNeeds(f, autoscaling.Terminating, need{kind: event.LifecycleTerminating, events: "terminations"}),
-		hookNeeds(f, autoscaling.Launching, need{kind: event.LifecycleLaunching, events: "launches"}))...)
+		hookNeeds(f, autoscaling.Terminating, event.LifecycleTerminating),
+		hookNeeds(f, autoscaling.Launching, event.LifecycleLaunching))...)
+}
+
+// camelCase returns how the chart names the kind.
+func camelCase(k event.Kind) (name string) {
+	for i, word := range strings.Split(string(k), "-") {
+		if i > 0 {
+			word = strings.ToUpper(word[:1]) + word[1:]
+		}
+		name += word
+	}
+	return name
 }
 
 // hookNeeds returns the need of the hooks without a target for the transition.
-func hookNeeds(f Facts, t autoscaling.Transition, n need) []need {
+func hookNeeds(f Facts, t autoscaling.Transition, k event.Kind) []need {
+	n := need{kind: k}
 	var hooks, fixes []string
 	for _, g := range f.Groups {
 		for _, h := range ownHooks(f, g, t) {
@@ -115,7 +114,7 @@ func (n need) matches(r eventbridge.Rule) bool {
 	if json.Unmarshal([]byte(r.Pattern), &pattern) != nil {
 		return false
 	}
-	source, detailTypes := event.Source(n.kind)
+	source, detailTypes, _ := n.kind.Source()
 	return admits(pattern.Source, source) && admits(pattern.DetailType, detailTypes...)
 }
 
@@ -132,19 +131,20 @@ func admits(wanted []any, values ...string) bool {
 func noRule(f Facts, n need) Result {
 	if i := slices.IndexFunc(f.Rules, n.matches); i >= 0 {
 		name := f.Rules[i].Name
+		message := fmt.Sprintf("the rule %s is disabled, and no other sends %s to the queue%s", name, n.kind.Events(), n.why)
 		return Result{
-			checkRules, n.status, fmt.Sprintf("the rule %s is disabled, and no other sends %s to the queue%s", name, n.events,
-				n.why), fmt.Sprintf("aws events enable-rule --region %s --name %s", f.Region, name),
+			checkRules, n.status, message,
+			fmt.Sprintf("aws events enable-rule --region %s --name %s", f.Region, name),
 		}
 	}
-	return Result{checkRules, n.status, "no EventBridge rule sends " + n.events + " to the queue" + n.why, n.fix}
+	return Result{checkRules, n.status, "no EventBridge rule sends " + n.kind.Events() + " to the queue" + n.why, n.fix}
 }
 
 // topicRules says which events only rules that send to a topic can send: these are not read.
 func topicRules(f Facts, missing []need) []Result {
 	events := make([]string, len(missing))
 	for i, n := range missing {
-		events[i] = n.events
+		events[i] = n.kind.Events()
 	}
 	return one(checkRules, NotChecked, "no EventBridge rule sends "+strings.Join(events, ", ")+" to the queue itself; "+
 		"SNS may send to the queue, and rules that send to a topic are not read", listRules(f, "TOPIC_ARN")+

@@ -142,7 +142,7 @@ func TestIgnoredKinds(t *testing.T) {
 	t.Parallel()
 	all := []string{
 		"SPOT_INTERRUPTION", "REBALANCE_RECOMMENDATION", "SCHEDULED_CHANGE", "STATE_CHANGE",
-		"CAPACITY_RESERVATION_INTERRUPTION", "CAPACITY_BLOCK_EXPIRATION", "ALARM", "REQUEST",
+		"CAPACITY_RESERVATION_INTERRUPTION", "CAPACITY_BLOCK_EXPIRATION", "ALARM",
 	}
 	for action, want := range map[string]int{"ignore": 0, "cordon": len(all)} {
 		var variables []string
@@ -199,8 +199,8 @@ func TestFoundRules(t *testing.T) {
 			found += string(r.Status) + " " + r.Found
 		}
 	}
-	const want = "ok 8 EventBridge rules send to the queue: all, capacity-block-expiration, " +
-		"capacity-reservation-interruption, rebalance-recommendation, request and 3 more; disabled: alarm"
+	const want = "ok 7 EventBridge rules send to the queue: all, capacity-block-expiration, " +
+		"capacity-reservation-interruption, rebalance-recommendation, scheduled-change and 2 more; disabled: alarm"
 	if found != want {
 		t.Errorf("found %q, want %q", found, want)
 	}
@@ -211,7 +211,7 @@ func TestFoundRules(t *testing.T) {
 func TestFixesOfRules(t *testing.T) {
 	t.Parallel()
 	f := good(t)
-	f.Config = configOf(t, "EVENT_REBALANCE_RECOMMENDATION=drain", "EVENT_ALARM=drain", "EVENT_REQUEST=drain")
+	f.Config = configOf(t, "EVENT_REBALANCE_RECOMMENDATION=drain", "EVENT_ALARM=drain")
 	f.Rules = nil
 	wrong := wrongOf(check.Judge(f))
 	policy, err := deploy.Fill("iam/queue", deploy.Example())

@@ -45,7 +45,7 @@ func Load(ctx context.Context, c Config) (aws.Config, error) {
 	}
 	cfg, err := awsconfig.LoadDefaultConfig(ctx, options...)
 	if err != nil {
-		return aws.Config{}, fmt.Errorf("configure the AWS SDK: %w%s", err, mfaHint(err, c.Profile))
+		return aws.Config{}, fmt.Errorf("configure the AWS SDK: %w%s", err, profileHint(err, c.Profile))
 	}
 	if cfg.Region == "" {
 		return aws.Config{}, errors.New("no AWS region is set: set AWS_REGION, the Region of the profile, " +
@@ -63,8 +63,12 @@ func Load(ctx context.Context, c Config) (aws.Config, error) {
 	return cfg, nil
 }
 
-// mfaHint says how to go on if the profile needs an MFA code, which nobody can enter; else it is empty.
-func mfaHint(err error, profile string) string {
+// profileHint says how to go on if there is no such profile, or if it needs an MFA code, which nobody can enter; else
+// it is empty.
+func profileHint(err error, profile string) string {
+	if _, missing := errors.AsType[awsconfig.SharedConfigProfileNotExistError](err); missing {
+		return "; aws configure list-profiles shows those that exist"
+	}
 	if _, needed := errors.AsType[awsconfig.AssumeRoleTokenProviderNotSetError](err); !needed {
 		return ""
 	}

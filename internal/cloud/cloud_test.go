@@ -37,6 +37,15 @@ func TestSilentSDK(t *testing.T) {
 	}
 }
 
+// TestMissingProfile: the error says how to find the name of one.
+func TestMissingProfile(t *testing.T) {
+	isolate(t, "")
+	_, err := cloud.Load(t.Context(), cloud.Config{Profile: "nope"})
+	if err == nil || !strings.HasSuffix(err.Error(), "nope; aws configure list-profiles shows those that exist") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // TestProfileWithMFA: nobody can enter a code, so that the error says how to go on.
 func TestProfileWithMFA(t *testing.T) {
 	isolate(t, `

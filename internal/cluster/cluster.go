@@ -142,10 +142,13 @@ func (v *View) probe(ctx context.Context, timeout time.Duration) error {
 
 // accessError is the error of the first request with the verb.
 func accessError(verb string, timeout time.Duration, err error) error {
-	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+	switch {
+	case apierrors.IsForbidden(err):
 		return fmt.Errorf("%s nodes (check the ClusterRole of the trigger): %w", verb, err)
+	case apierrors.IsUnauthorized(err):
+		return fmt.Errorf("%s nodes (get new credentials for the cluster): %w", verb, err)
 	}
-	return fmt.Errorf("%s nodes within %v: %w", verb, timeout, err)
+	return fmt.Errorf("%s nodes within %v (is it the right cluster, and can this host reach it?): %w", verb, timeout, err)
 }
 
 // prepare configures the informer.

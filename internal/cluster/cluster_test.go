@@ -182,7 +182,7 @@ func TestRunWithoutAccess(t *testing.T) {
 		want  string
 	}{
 		{"the list is forbidden", refusesLists(forbidden), "list nodes (check"},
-		{"the token has expired", refusesLists(apierrors.NewUnauthorized("token expired")), "token expired"},
+		{"the token has expired", refusesLists(apierrors.NewUnauthorized("token expired")), "list nodes (get new credentials for the cluster): token expired"},
 		{"the API server is unreachable", refusesLists(down), "connection refused"},
 		{"the watch is forbidden", func(c *fake.Clientset) {
 			c.PrependWatchReactor("nodes", clienttesting.DefaultWatchReactor(nil, forbidden))

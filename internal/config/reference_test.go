@@ -57,7 +57,6 @@ func TestValues(t *testing.T) {
 		"DRAIN_EMPTYDIR_PODS":                     fmt.Sprint([]string{drain.Evict, drain.Wait}),
 		"DRAIN_SINGLE_REPLICAS":                   fmt.Sprint([]string{drain.Evict, handover.Restart}),
 		"EVENT_ALARM":                             fmt.Sprint(all),
-		"EVENT_REQUEST":                           fmt.Sprint(all),
 		"EVENT_CAPACITY_BLOCK_EXPIRATION":         fmt.Sprint(brief),
 		"EVENT_CAPACITY_RESERVATION_INTERRUPTION": fmt.Sprint(brief),
 		"EVENT_REBALANCE_RECOMMENDATION":          fmt.Sprint(all),

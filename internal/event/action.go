@@ -31,29 +31,5 @@ type Config struct {
 	ReservationInterrupt  Action        `env:"CAPACITY_RESERVATION_INTERRUPTION" envDefault:"drain" values:"drain,cordon,ignore" help:"Action when EC2 reclaims an instance of an interruptible Capacity Reservation or a Capacity Block: drain, cordon or ignore."`
 	CapacityBlockExpiring Action        `env:"CAPACITY_BLOCK_EXPIRATION" envDefault:"drain" values:"drain,cordon,ignore" help:"Action ten minutes before EC2 terminates the instances of a Capacity Block: drain, cordon or ignore."`
 	Alarm                 Action        `env:"ALARM" envDefault:"ignore" values:"drain,cordon,replace,ignore" help:"Action when a CloudWatch alarm on metrics of one instance goes into the state ALARM: drain, cordon, replace or ignore."`
-	Request               Action        `env:"REQUEST" envDefault:"ignore" values:"drain,cordon,replace,ignore" help:"Action when an event with the detail-type Drain Request names an instance: drain, cordon, replace or ignore. AWS cannot confirm it: whoever can write to the queue or the event bus can have nodes drained, one of each group at a time."`
 	Margin                time.Duration `env:"MARGIN" envDefault:"5s" min:"0s" max:"1m" help:"How long before the deadline of such an event a node must be drained. Grace periods of pods are shortened accordingly."`
-}
-
-// Action returns the action for events of a kind, Ignore for kinds that are not configured.
-func (c Config) Action(k Kind) Action {
-	switch k {
-	case SpotInterruption:
-		return c.SpotInterruption
-	case RebalanceRecommendation:
-		return c.Rebalance
-	case ScheduledChange:
-		return c.ScheduledChange
-	case StateChange:
-		return c.StateChange
-	case CapacityReservationInterruption:
-		return c.ReservationInterrupt
-	case CapacityBlockExpiration:
-		return c.CapacityBlockExpiring
-	case Alarm:
-		return c.Alarm
-	case Request:
-		return c.Request
-	}
-	return Ignore
 }

@@ -45,8 +45,6 @@ func fromEventBridge(f *fields, envelopes int) ([]Event, error) {
 		return fromHealth(detailType, detail, e)
 	case sourceAlarms:
 		return one(fromAlarm(detailType, detail, e))
-	case requestSource:
-		return one(fromRequest(detailType, detail, e))
 	}
 	return nil, fmt.Errorf("%w: an EventBridge event of another service", ErrUnknownSource)
 }

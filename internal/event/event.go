@@ -35,23 +35,12 @@ const (
 	CapacityBlockExpiration Kind = "capacity-block-expiration"
 	// Alarm: the CloudWatch alarm Event.Alarm, whose metrics are those of the instance alone, is in the state ALARM.
 	Alarm Kind = "alarm"
-	// Request: a user, or a program of theirs, asks for the instance.
-	Request Kind = "request"
 	// TestNotification is what Auto Scaling sends when a hook or a notification is configured.
 	TestNotification Kind = "test-notification"
 	// Notice is a notification from Auto Scaling, EC2 or Health that needs no action, such as "EC2 Instance
 	// Terminate Successful" or the progress of an Instance Refresh.
 	Notice Kind = "notice"
 )
-
-// IsIrrevocable reports whether EC2 takes the instance whatever happens: it withdraws no event of this kind.
-func (k Kind) IsIrrevocable() bool {
-	switch k { //nolint:exhaustive // The others can be withdrawn, or their lifecycle action shows whether they are over.
-	case SpotInterruption, StateChange, CapacityReservationInterruption, CapacityBlockExpiration:
-		return true
-	}
-	return false
-}
 
 // DrainRequested is a kind that no message has: an annotation of the Node asks for its drain.
 const DrainRequested Kind = "drain-requested"
@@ -61,7 +50,7 @@ func Kinds() []Kind {
 	return []Kind{
 		LifecycleTerminating, LifecycleLaunching, SpotInterruption, RebalanceRecommendation, StateChange,
 		ScheduledChange, ScheduledChangeCanceled, CapacityReservationInterruption, CapacityBlockExpiration,
-		Alarm, Request, TestNotification, Notice,
+		Alarm, TestNotification, Notice,
 	}
 }
 
@@ -81,20 +70,6 @@ const BlockLead = 30 * time.Minute
 // BlockNotice is the time between the warning that a Capacity Block ends and the termination of its instances. EC2
 // sends the warning 40 minutes before the end (EC2 user guide, "Monitor Capacity Blocks using EventBridge").
 const BlockNotice = 40*time.Minute - BlockLead
-
-// ShortestNotice returns how long before it takes the instance AWS sends an event of the kind at least; zero if it
-// sends none before, or the event can be compared with AWS's own schedule.
-func (k Kind) ShortestNotice() time.Duration {
-	switch k { //nolint:exhaustive // The others announce no end, or EC2 has it in its schedule.
-	case SpotInterruption:
-		return SpotNotice
-	case CapacityReservationInterruption:
-		return ReservationNotice
-	case CapacityBlockExpiration:
-		return BlockNotice
-	}
-	return 0
-}
 
 // Event is one fact about one instance, or about one Capacity Block. It can be compared with ==, except for
 // its times, which need time.Time.Equal.
@@ -119,8 +94,6 @@ type Event struct {
 	// Parse leaves it false.
 	Found bool
 
-	// DrainBy is the deadline of a drain that another one continues. Parse leaves it zero.
-	DrainBy time.Time
 	// Seen is when the agent first saw the event. Parse leaves it zero.
 	Seen time.Time
 

@@ -205,7 +205,6 @@ func TestParse(t *testing.T) {
 	alarm := bridged(event.Alarm, ofInstance("", time.Time{}), func(e *event.Event) { e.Alarm = "node-drainer-status-check" })
 	check("alarm on a metric of the instance", "bridge-alarm.json", alarm)
 	check("alarm on an expression of such metrics", "bridge-alarm-expression.json", alarm)
-	check("request", "bridge-request.json", bridged(event.Request, ofInstance("", time.Time{})))
 
 	// Notifications that only inform must never cause an action.
 	for _, what := range []string{"launch", "launch-error", "terminate", "terminate-error"} {

@@ -93,7 +93,7 @@ func (n *Nodes) Exclude(ctx context.Context, node Node) error {
 // afterwards.
 func cordonPatch(current *corev1.Node, cfg Config, reason Reason, now time.Time) (patch, Mark) {
 	before, marked := MarkOf(current)
-	mark := before.merge(reason, now)
+	mark := before.Merge(reason, now)
 	mark.InstanceID = InstanceOf(current)
 	mark.recordBoot(current, reason)
 
@@ -206,10 +206,10 @@ func (m *Mark) add(what string) {
 	}
 }
 
-// merge returns the mark for reason on a Node that has the mark m. Of two deadlines of one termination the
+// Merge returns the mark for reason on a Node that has the mark m. Of two deadlines of one termination the
 // earlier is kept. The first deadline restarts Since: the time of a drain counts from there, and the Node may
 // have been cordoned long before.
-func (m Mark) merge(reason Reason, now time.Time) Mark {
+func (m Mark) Merge(reason Reason, now time.Time) Mark {
 	firstDeadline := m.Deadline.IsZero() && !reason.Deadline.IsZero()
 	if m.Since.IsZero() || firstDeadline || m.supersededBy(reason, now) {
 		m.Since, m.Deadline, m.TerminatesAt = now.UTC().Truncate(time.Millisecond), time.Time{}, time.Time{}
@@ -260,7 +260,7 @@ func (m Mark) supersededBy(reason Reason, now time.Time) bool {
 	return m.Hook == reason.Hook && m.Token != reason.Token && m.Token != "" && reason.Token != ""
 }
 
-// equal compares what merge may change.
+// equal compares what Merge may change.
 func (m Mark) equal(o Mark) bool {
 	return m.Reason == o.Reason && m.Hook == o.Hook && m.Token == o.Token &&
 		m.Since.Equal(o.Since) && m.Deadline.Equal(o.Deadline) &&

@@ -226,7 +226,7 @@ func TestMergeMarks(t *testing.T) {
 	check := func(name string, mark Mark, reason Reason, want Mark) {
 		t.Helper()
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(want, mark.merge(reason, now.Add(time.Microsecond))); diff != "" {
+			if diff := cmp.Diff(want, mark.Merge(reason, now.Add(time.Microsecond))); diff != "" {
 				t.Error(diff)
 			}
 		})

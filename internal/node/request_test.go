@@ -36,9 +36,9 @@ func TestDrainRequests(t *testing.T) {
 		"no instance of EC2":    {nil, &corev1.Node{}, false},
 		"still of another one":  {annotated("x"), annotated("y"), false},
 		"withdrawn from before": {annotated(id), annotated("x"), true},
-		"marked afterwards":     {marked(event.Request), marked(event.DrainRequested), true},
+		"marked afterwards":     {marked(event.Alarm), marked(event.DrainRequested), true},
 		"still marked":          {marked(event.DrainRequested), marked(event.DrainRequested), false},
-		"marked for another":    {annotated(""), marked(event.Request), false},
+		"marked for another":    {annotated(""), marked(event.Alarm), false},
 	} {
 		r := requests{make(chan struct{}, 1)}
 		r.notice(tt.before, tt.now)

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"sync"
@@ -120,19 +121,7 @@ func causeOf(e event.Event) string {
 	if e.Alarm != "" {
 		return fmt.Sprintf("The CloudWatch alarm %s of instance %s is on", e.Alarm, e.InstanceID)
 	}
-	format := map[event.Kind]string{
-		event.SpotInterruption:                "EC2 interrupts Spot Instance %s",
-		event.RebalanceRecommendation:         "Spot Instance %s is at elevated risk of interruption",
-		event.ScheduledChange:                 "AWS has scheduled maintenance of instance %s",
-		event.StateChange:                     "Instance %s is being stopped or terminated",
-		event.CapacityReservationInterruption: "EC2 reclaims the Capacity Reservation of instance %s",
-		event.CapacityBlockExpiration:         "The Capacity Block of instance %s ends",
-		event.Request:                         "A user asks for instance %s",
-		event.DrainRequested:                  "An annotation of its Node asks for the drain of instance %s",
-	}[e.Kind]
-	if format == "" {
-		format = string(e.Kind) + " of instance %s"
-	}
+	format := cmp.Or(e.Kind.Says(), string(e.Kind)+" of instance %s")
 	return fmt.Sprintf(format, e.InstanceID)
 }
 

@@ -82,7 +82,7 @@ func TestForcedPods(t *testing.T) {
 	force := func(budget string, from, to int) {
 		for i := from; i < to; i++ {
 			s.pod.Name, s.pod.Budgets = fmt.Sprintf("%s-6d4cf56db6-%04d", budget, i), []string{"web/" + budget}
-			r.PodForced(s.target, drain.Removal{Pod: s.pod, Reason: drain.AtDeadline})
+			r.PodForced(s.target, drain.Removal{Pod: s.pod, Kind: drain.Deletion, Reason: drain.AtDeadline})
 		}
 	}
 	synctest.Test(t, func(*testing.T) {

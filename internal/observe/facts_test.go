@@ -223,13 +223,13 @@ func drainFacts() []fact {
 		blocked("annotation", drain.OptedOut, "", ""),
 		blocked("configuration", drain.WaitedFor, "", "a Job's"),
 		{"PodForced, deadline", func(r *recorder, s subject) {
-			r.PodForced(s.target, drain.Removal{Pod: s.pod, Grace: 30 * time.Second, Reason: drain.AtDeadline})
+			r.PodForced(s.target, drain.Removal{Pod: s.pod, Grace: 30 * time.Second, Reason: drain.AtDeadline, Kind: drain.Deletion})
 		}},
 		{"PodForced, evicted", func(r *recorder, s subject) {
-			r.PodForced(s.target, drain.Removal{Pod: s.pod, Grace: 30 * time.Second, Reason: drain.AtDeadline, LastCall: true})
+			r.PodForced(s.target, drain.Removal{Pod: s.pod, Grace: 30 * time.Second, Reason: drain.AtDeadline, Kind: drain.LastEviction})
 		}},
 		{"PodForced, with the pod's grace period", func(r *recorder, s subject) {
-			r.PodForced(s.target, drain.Removal{Pod: s.pod, Reason: drain.Unhealthy})
+			r.PodForced(s.target, drain.Removal{Pod: s.pod, Kind: drain.Deletion, Reason: drain.Unhealthy})
 		}},
 		handOver("HandOverPutOff", (*recorder).HandOverPutOff, handover.GroupBehind, "", "redis-2 is not in sync"),
 		handOver("HandOverEnded, nothing to hand over", (*recorder).HandOverEnded, handover.NotLeading, "", ""),

@@ -34,7 +34,7 @@ func forcedReason(r drain.Removal) (reason, verb string) {
 		return reasonUnhealthy, "Deleted"
 	case r.Reason == drain.OthersLeft:
 		return reasonOthersLeft, "Deleted"
-	case r.LastCall:
+	case r.Kind == drain.LastEviction:
 		return reasonEvicted, "Evicted despite its opt-out"
 	}
 	return reasonAtDeadline, "Deleted"

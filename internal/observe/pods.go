@@ -112,7 +112,7 @@ func because(message string) string {
 // PodForced records that a pod was removed despite its budget or its opt-out.
 func (o *Observer) PodForced(t drain.Target, r drain.Removal) {
 	o.metrics.forced.WithLabelValues(string(r.Reason)).Inc()
-	if !r.LastCall { // else PodEvicted has counted it
+	if r.Kind != drain.LastEviction { // else PodEvicted has counted it
 		o.countUncoordinated(r.Pod)
 	}
 	grace := cmp.Or(r.Grace, r.Pod.Grace)
@@ -130,7 +130,7 @@ func (o *Observer) PodForced(t drain.Target, r drain.Removal) {
 	case r.Reason == drain.OthersLeft:
 		why = fmt.Sprintf("all other pods have left node %s, and the pod would return", t.Name)
 		e.Msg("pod deleted after the others")
-	case r.LastCall:
+	case r.Kind == drain.LastEviction:
 		e.Msg("pod evicted at the deadline")
 	default:
 		e.Msg("pod deleted at the deadline")
@@ -139,7 +139,7 @@ func (o *Observer) PodForced(t drain.Target, r drain.Removal) {
 		o.events.OnPod(r.Pod.Namespace, r.Pod.Name, r.Pod.UID, reason,
 			fmt.Sprintf("%s with a grace period of %s: %s", verb, graceOf(r), why), true)
 	}
-	if r.CutsGrace() && !r.LastCall { // of an eviction, PodEvicted records it
+	if r.CutsGrace() && r.Kind != drain.LastEviction { // of an eviction, PodEvicted records it
 		o.graceCut(t, r)
 	}
 }

@@ -14,10 +14,13 @@ import (
 // during an outage for example, do not all call again at the same moment.
 const jitter = 0.2
 
+// Pauses are those between attempts: Step returns the next one.
+type Pauses = wait.Backoff
+
 // Backoff returns pauses that begin at first and double up to longest. Each is lengthened by up to 20 % at
 // random. Its method Step returns the next one, without end. A copy begins where the original stands.
-func Backoff(first, longest time.Duration) wait.Backoff {
-	return wait.Backoff{Duration: first, Factor: 2, Jitter: jitter, Steps: math.MaxInt, Cap: longest}
+func Backoff(first, longest time.Duration) Pauses {
+	return Pauses{Duration: first, Factor: 2, Jitter: jitter, Steps: math.MaxInt, Cap: longest}
 }
 
 // Do calls attempt until it returns nil or an error for which final reports true, and returns that. It passes

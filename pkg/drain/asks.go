@@ -73,50 +73,56 @@ func (h *handOvers) fill(pods []Pod, leaving map[string]struct{}) {
 }
 
 // find returns what is known of the pod. The lock is held.
-func (h *handOvers) find(pod Pod) *asked {
-	if h.asked[pod.UID] == nil {
-		h.asked[pod.UID] = &asked{}
+func (h *handOvers) find(uid string) *asked {
+	if h.asked[uid] == nil {
+		h.asked[uid] = &asked{}
 	}
-	return h.asked[pod.UID]
+	return h.asked[uid]
 }
 
 // start asks whether the pod may be evicted, in a goroutine that evicts it if it may: no answer is used later than it
-// was given. The goroutine ends with these requests. It returns what the pod waits for if another drain was faster to
-// take the turn of the namespace, or to reserve the disruption; else nothing.
-func (h *handOvers) start(ctx context.Context, release Release) (lost WaitReason) {
-	pod, budget := release.Removal.Pod, release.Removal.Budget
-	if release.TakeTurn && !h.drainer.turns.take(pod.Namespace) {
-		return GroupBehind
-	}
-	endTurn := func() {
-		if release.TakeTurn {
-			h.drainer.turns.end(pod.Namespace)
-		}
-	}
-	if budget != "" && !h.drainer.pdbs.reserveForCall(budget, pod.Name, release.Until) {
-		endTurn()
-		return BlockedByBudget
+// was given. The goroutine ends with these requests, and the call by callEnd. It returns false if another drain has the
+// turn of the namespace, or if the pod is not as it was when the call was decided.
+func (h *handOvers) start(ctx context.Context, release Release) (callEnd time.Time, ok bool) {
+	namespace := release.Removal.Pod.Namespace
+	if release.Evict {
+		release.Until = earliest(release.Until, time.Now().Add(h.drainer.policy.HandOverTimeout))
 	}
 	asking, cancel := context.WithDeadline(ctx, release.Until)
-	h.begin(release, cancel)
+	if !h.begin(release, cancel) {
+		cancel()
+		return time.Time{}, false
+	}
 	h.removals.workers.Go(func() {
-		defer endTurn()
 		defer cancel()
 		h.run(ctx, asking, release)
+		if release.TakeTurn {
+			h.drainer.turns.end(namespace)
+		}
 	})
-	return ""
+	return release.Until, true
 }
 
-// begin records that the pod is asked.
-func (h *handOvers) begin(release Release, cancel context.CancelFunc) {
+// begin takes the turn, and records that the pod is asked. It returns false if it does neither.
+func (h *handOvers) begin(release Release, cancel context.CancelFunc) bool {
+	if h.removals.hasChanged(release.Removal.Pod) {
+		return false
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	one := h.find(release.Removal.Pod)
+	one, decided := h.find(release.Removal.Pod.UID), release.Removal.Pod.HandOver
+	if one.Asking || !one.since.IsZero() && decided.Kind != "" && one.HandOver != decided {
+		return false
+	}
+	if release.TakeTurn && !h.drainer.turns.take(release.Removal.Pod.Namespace) {
+		return false
+	}
 	one.Asking, one.Reserved, one.cancel, one.pod = true, release.Removal.Budget != "", cancel, release.Removal.Pod
 	one.annotations = release.Removal.Pod.HandOver.Pod.Annotations
 	if one.since.IsZero() {
 		one.since = time.Now()
 	}
+	return true
 }
 
 // run asks the pod, and evicts it if it may go, or if that was the last call.
@@ -125,11 +131,13 @@ func (h *handOvers) run(ctx, asking context.Context, release Release) {
 	answer, err := h.ask(asking, release)
 	canceled := ctx.Err() != nil || errors.Is(asking.Err(), context.Canceled)
 	if !canceled && release.Evict && (answer.Go || release.Last) {
-		evict, ok := h.removals.enqueue(ctx, release.Removal)
+		evict, ok := h.removals.enqueue(ctx, &release.Removal)
 		h.finish(release, answer, err, started)
 		if ok { // otherwise another removal of the pod is under way, and the reservation ends by itself
-			h.drainer.pdbs.startAfterCall(release.Removal.Budget, release.Removal.Pod.Name)
-			h.removals.run(ctx, evict, release.Removal, h.removals.evict)
+			if t := h.drainer.pdbs.find(release.Removal.Budget); t != nil {
+				t.startAfterCall(release.Removal.Pod.Name)
+			}
+			h.removals.run(ctx, evict, &release.Removal, h.removals.evict)
 			h.drainer.reconcileLater(release.Removal.Pod)
 		}
 		return
@@ -161,7 +169,7 @@ func (h *handOvers) ask(ctx context.Context, release Release) (handover.Answer, 
 func (h *handOvers) drop(release Release) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	one := h.find(release.Removal.Pod)
+	one := h.find(release.Removal.Pod.UID)
 	one.Asking, one.Reserved = false, false
 }
 
@@ -169,7 +177,7 @@ func (h *handOvers) drop(release Release) {
 func (h *handOvers) finish(release Release, answer handover.Answer, err error, started time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	one := h.find(release.Removal.Pod)
+	one := h.find(release.Removal.Pod.UID)
 	one.Asking, one.Reserved, one.Closed = false, false, release.Last
 	one.record(answer, err, !time.Now().Before(release.Until))
 	if answer.Go {
@@ -223,14 +231,14 @@ func (o *asked) result(pod Pod) HandOverResult {
 }
 
 // report notifies the Observer once of what has become of the hand-over of a pod that is removed now.
-func (h *handOvers) report(pod Pod) {
+func (h *handOvers) report(pod *Pod) {
 	if pod.HandOver.Kind == "" && pod.HandOver.Unknown == "" {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	one := h.find(pod)
-	one.pod = pod
+	one := h.find(pod.UID)
+	one.pod = *pod
 	switch {
 	case pod.HandOver.Unknown != "":
 		one.Last = handover.Invalid

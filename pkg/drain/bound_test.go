@@ -18,19 +18,19 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestDecideEndsAtItsBound: half a minute after the deadline, or after the last grace period that was granted before it,
+// TestDecideEndsAtItsBound: 25 s after the deadline, or after the last grace period that was granted before it,
 // a drain is over, whatever is left.
 func TestDecideEndsAtItsBound(t *testing.T) {
 	began := func(d time.Duration) func(*State) { return func(s *State) { s.Started = at(d) } }
 	granted := func(s *State) { s.Started, s.GrantedUntil = t0, at(15*m) }
 	failing := func(p *Pod) { p.Try = Try{Last: Deferred, Next: at(10*m + 35*s), Failures: 3} }
-	given{state: began(0)}.expect(t, "before it pods are deleted", 10*m+29*s, "evict a in 1s; again 10m30s", pod("a"))
-	given{state: began(0)}.expect(t, "at it nothing is sent", 10*m+30*s, "wait a backing-off; done", pod("a"))
-	given{state: began(0)}.expect(t, "a request without an answer", 10*m+30*s, "wait a requested; done", pod("a", sent))
-	given{state: began(0)}.expect(t, "a pause that is longer", 10*m+29*s, "wait a backing-off; again 10m30s", pod("a", failing))
-	given{state: granted}.expect(t, "a grace period that the drain has granted", 14*m, "delete a in 1s; again 15m30s", pod("a", terminating(15*m)))
-	given{state: granted}.expect(t, "and no longer", 15*m+30*s, "wait b backing-off; done", pod("b"))
-	given{state: began(20 * m)}.expect(t, "a drain that begins late", 20*m+29*s, "evict a in 1s; again 20m30s", pod("a"))
+	given{state: began(0)}.expect(t, "before it pods are deleted", 10*m+24*s, "evict a in 1s; again 10m25s", pod("a"))
+	given{state: began(0)}.expect(t, "at it nothing is sent", 10*m+25*s, "wait a backing-off; done", pod("a"))
+	given{state: began(0)}.expect(t, "a request without an answer", 10*m+25*s, "wait a requested; done", pod("a", sent))
+	given{state: began(0)}.expect(t, "a pause that is longer", 10*m+24*s, "wait a backing-off; again 10m25s", pod("a", failing))
+	given{state: granted}.expect(t, "a grace period that the drain has granted", 14*m, "delete a in 1s; again 15m25s", pod("a", terminating(15*m)))
+	given{state: granted}.expect(t, "and no longer", 15*m+25*s, "wait b backing-off; done", pod("b"))
+	given{state: began(20 * m)}.expect(t, "a drain that begins late", 20*m+24*s, "evict a in 1s; again 20m25s", pod("a"))
 }
 
 // TestDecideDeadKubelets: nothing counts a grace period on a node whose kubelet is dead.
@@ -98,6 +98,13 @@ func tolerant(p *corev1.Pod) {
 	p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 }
 
+// toleratesCordon has a pod tolerate what a DaemonSet controller has its pods tolerate, and not our taint.
+func toleratesCordon(p *corev1.Pod) {
+	p.Spec.Tolerations = []corev1.Toleration{{
+		Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule,
+	}}
+}
+
 // named has the creator of a pod name its node, as the API server records it.
 func named(p *corev1.Pod) {
 	p.ManagedFields = []metav1.ManagedFieldsEntry{{
@@ -133,26 +140,21 @@ func TestLatePodsOfOneController(t *testing.T) {
 // TestPodsThatReturn: a controller that puts its pods back on the node is asked once, and holds nothing up.
 func TestPodsThatReturn(t *testing.T) {
 	for _, tt := range []struct {
-		name     string
-		change   func(*corev1.Pod)
-		timeout  time.Duration
-		returned []string
-		requests []string
+		name   string
+		effect corev1.TaintEffect
+		change func(*corev1.Pod)
 	}{
-		{"they tolerate every taint", tolerant, time.Hour, []string{"x/back-2"}, []string{"evict n/back-0", "evict n/job", "evict n/back-1"}},
-		{"they name the node", named, time.Hour, []string{"x/back-2"}, []string{"evict n/back-0", "evict n/job", "evict n/back-1"}},
-		{
-			"they have opted out meanwhile", func(p *corev1.Pod) {
-				tolerant(p)
-				p.Annotations = map[string]string{DrainAnnotation: Wait}
-			},
-			time.Hour,
-			[]string{"x/back-2"},
-			[]string{"evict n/back-0", "evict n/job", "evict n/back-1"},
-		},
+		{"they tolerate every taint", corev1.TaintEffectNoSchedule, tolerant},
+		{"they name the node", corev1.TaintEffectNoSchedule, named},
+		{"they have opted out meanwhile", corev1.TaintEffectNoSchedule, func(p *corev1.Pod) {
+			tolerant(p)
+			p.Annotations = map[string]string{DrainAnnotation: Wait}
+		}},
+		{"they tolerate the cordon, and no taint keeps pods away", corev1.TaintEffectPreferNoSchedule, toleratesCordon},
 	} {
 		virtual(t, tt.name, func(t *testing.T) {
 			c := newCluster(t)
+			c.taint.Effect = tt.effect
 			replaceOnNode(c, tt.change)
 			c.addPod("n", "job", "", gracePeriod(60))
 			c.addPod("n", "back-0", "", own, func(p *corev1.Pod) {
@@ -161,22 +163,21 @@ func TestPodsThatReturn(t *testing.T) {
 				}
 			})
 			c.start(defaults)
-			report, err := c.drain("n", tt.timeout)()
+			report, err := c.drain("n", time.Hour)()
 			if err != nil || len(report.Left)+report.Forced > 0 || report.Took > 2*time.Minute {
 				t.Errorf("got %+v, %v", report, err)
 			}
-			if diff := cmp.Diff(tt.returned, report.Returned); diff != "" {
+			if diff := cmp.Diff([]string{"x/back-2"}, report.Returned); diff != "" {
 				t.Error(diff)
 			}
 			log := c.requestLog()
 			slices.Sort(log)
-			slices.Sort(tt.requests)
-			if diff := cmp.Diff(tt.requests, log); diff != "" {
+			if diff := cmp.Diff([]string{"evict n/back-0", "evict n/back-1", "evict n/job"}, log); diff != "" {
 				t.Errorf("requests (-want +got):\n%s", diff)
 			}
 			// A repeated drain does not ask again.
 			before := len(c.requestLog())
-			target := c.target("n", tt.timeout)
+			target := c.target("n", time.Hour)
 			target.Since, target.Earlier = c.since, report.Owners
 			again, err := c.drainTarget(c.ctx, target)()
 			if err != nil || len(again.Left) > 0 || len(c.requestLog()) != before {
@@ -205,7 +206,50 @@ func TestEvictionsOfOneControllerAreBounded(t *testing.T) {
 	}
 }
 
-// TestDrainsEnd: a drain ends half a minute after its deadline at the latest, whatever webhooks, the API server and pods
+// TestReturnedPodsOfANodeThatWasNotCordoned: while the API server did not answer, the node could not be cordoned. What the
+// scheduler binds to it afterwards has not come back in spite of a cordon.
+func TestReturnedPodsOfANodeThatWasNotCordoned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		n := replaceOnNode(c, func(*corev1.Pod) {})
+		putBack := c.putBack
+		c.putBack = func(p *corev1.Pod) *corev1.Pod {
+			if *n == 8 { // the node is cordoned by then
+				return nil
+			}
+			return putBack(p)
+		}
+		c.addPod("n", "back-0", "", own)
+		c.untainted.Store(true)
+		c.start(defaults)
+		target := c.target("n", time.Hour)
+		target.Since, target.Untainted = time.Now().Add(-15*time.Minute), true
+		report, err := c.drainTarget(c.ctx, target)()
+		if err != nil || len(report.Left)+len(report.Returned) > 0 || len(c.requestLog()) != 9 {
+			t.Errorf("got %+v, %v, and requests %q", report, err, c.requestLog())
+		}
+	})
+}
+
+// TestReturnedPodsInTheSecondHalf: pods that do not leave in time are evicted at once in the second half of a drain, so that
+// those which come then have returned, also to a node that could not be cordoned.
+func TestReturnedPodsInTheSecondHalf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		n := replaceOnNode(c, gracePeriod(3600))
+		c.addPod("n", "back-0", "", own, gracePeriod(3600))
+		c.untainted.Store(true)
+		c.start(defaults)
+		target := c.target("n", 10*time.Minute)
+		target.Since, target.Untainted = time.Now().Add(-15*time.Minute), true
+		report, err := c.drainTarget(c.ctx, target)()
+		if err != nil || len(report.Returned) == 0 || *n > 10 {
+			t.Errorf("got %+v, %v after %d pods", report, err, *n)
+		}
+	})
+}
+
+// TestDrainsEnd: a drain ends 25 s after its deadline at the latest, whatever webhooks, the API server and pods
 // do, and names what is left and why.
 func TestDrainsEnd(t *testing.T) {
 	hang := func(verbs string, d time.Duration) func(*cluster) {

@@ -47,7 +47,8 @@ type cluster struct {
 	onList       func() error            // called when a list of pods has been made
 	stale        *watch.FakeWatcher      // if not nil: what new watches of pods show
 	podsNeverEnd bool                    // no kubelet reports the end of pods
-	untainted    atomic.Bool             // the nodes do not have our taint
+	taint        corev1.Taint            // of nodes that are being drained
+	untainted    atomic.Bool             // the nodes do not have it
 	ended        func(pod string)        // called when a pod has ended, if not nil
 	// putBack returns the pod that its controller puts on the node when a pod is told to stop; nil: none.
 	putBack func(*corev1.Pod) *corev1.Pod
@@ -99,7 +100,7 @@ func between(from, to time.Duration) func() time.Duration {
 // newCluster returns a cluster with pods, with budgets whose status the test sets, and with other objects.
 func newCluster(t *testing.T, objects ...runtime.Object) *cluster {
 	c := &cluster{
-		recorder: newRecorder(), t: t, fake: fake.NewClientset(), since: time.Now(),
+		recorder: newRecorder(), t: t, fake: fake.NewClientset(), since: time.Now(), taint: ourTaint,
 		answers: noDelay, watches: noDelay, counts: noDelay, starts: noDelay, budgetLists: noDelay,
 		webhooks: func(string) time.Duration { return 0 },
 		onList:   func() error { return nil },
@@ -168,7 +169,7 @@ func (c *cluster) launch(cfg Config) {
 	c.mu.Unlock()
 	var err error
 	env := Environment{
-		Taint: ourTaint, Unreachable: func(string) bool { return c.dead.Load() }, Dead: func(string) bool { return c.dead.Load() },
+		Taint: c.taint, Unreachable: func(string) bool { return c.dead.Load() }, Dead: func(string) bool { return c.dead.Load() },
 		NodeUID: func(node string) string {
 			if uid := c.nodeUID.Load(); uid != nil {
 				return *uid

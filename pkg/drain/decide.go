@@ -151,13 +151,18 @@ func (d *decision) evict(pod Pod) {
 		eviction.Budget = d.budgets.reserve(pod)
 		d.step.Evict = append(d.step.Evict, eviction)
 	case !unhealthyAt.IsZero() && !t.now.Before(unhealthyAt):
-		d.step.Delete = append(d.step.Delete, Removal{Pod: pod, Grace: eviction.Grace, Reason: Unhealthy})
+		d.step.Delete = append(d.step.Delete, Removal{
+			Pod: pod, Kind: Deletion, Grace: eviction.Grace, Reason: Unhealthy,
+		})
 	default:
-		b := d.budgets.byName[budget]
 		if pod.Try.Webhook != "" {
 			reason = RefusedByWebhook
 		}
-		d.wait(pod, reason, d.earliestDeletion(pod), t.latestDeletion(pod), unhealthyAt, b.StaleUntil, b.ProbeAt)
+		d.wait(pod, reason, d.earliestDeletion(pod), t.latestDeletion(pod), unhealthyAt)
+		if len(pod.Budgets) == 1 { // else no eviction is allowed
+			eviction.Budget = budget
+			d.step.Wait[len(d.step.Wait)-1].Then = pending.afterBudget(eviction)
+		}
 	}
 }
 
@@ -170,14 +175,16 @@ func (d *decision) remove(pod Pod) {
 		d.budgets.blocked[budgetKey(pod)]--
 	}
 	if d.mayEvictAtLast(pod) {
-		if r.LastCall, r.Until = true, t.now.Add(lastCallTimeout); t.optedOut(pod) {
+		if r.Kind, r.Until = LastEviction, t.now.Add(lastCallTimeout); t.optedOut(pod) {
 			r.Reason = AtDeadline
 		}
 		r.Budget = d.budgets.reserve(pod)
 		d.step.Evict = append(d.step.Evict, r)
 		return
 	}
-	r.Reason, r.Early = AtDeadline, t.now.Before(t.latestDeletion(pod))
+	if r.Kind, r.Reason = Deletion, AtDeadline; t.now.Before(t.latestDeletion(pod)) {
+		r.Kind = EarlyDeletion
+	}
 	if end := t.briefEnd(pod); !end.IsZero() && end.Before(t.deadline.Add(-pod.Grace)) {
 		r.Reason = OthersLeft
 	}

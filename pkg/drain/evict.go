@@ -211,7 +211,7 @@ func (r Removal) next(outcome Outcome, message string, err error, now time.Time)
 	case outcome == Blocked && r.Budget != "":
 		return Try{Last: outcome, Message: message}
 	}
-	failures, evicting := r.Pod.Try.Failures, r.evicts()
+	failures, evicting := r.Pod.Try.Failures, r.Kind.evicts()
 	if !evicting && r.Pod.Try.Eviction {
 		failures = 0
 	}

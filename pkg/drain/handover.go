@@ -51,7 +51,7 @@ type Release struct {
 	Evict    bool      // evict the pod if it may go; else the next decision is about that
 	Last     bool      // no call follows; with Evict the pod is evicted whatever the answer is
 	TakeTurn bool      // no other pod of its namespace may be asked or evicted meanwhile
-	Until    time.Time // the call ends by then
+	Until    time.Time // the call ends by then; zero if the pod is evicted without one
 }
 
 // mayAsk reports whether the pod is one that is asked, and was not asked for the last time.
@@ -124,22 +124,62 @@ func (p pendingHandOver) askAtLast() {
 // ask asks the pod before the eviction, unless its turn or the time for that has not come. A group that is behind is
 // waited for until half of the drain.
 func (p pendingHandOver) ask(eviction Removal) {
-	t, h, namespace := &p.schedule, p.pod.HandOver, p.pod.Namespace
-	half := t.since.Add(t.half())
-	last := h.Last == handover.GroupBehind && !t.now.Before(half)
+	t, h := &p.schedule, p.pod.HandOver
 	switch {
-	case p.TurnsTaken[namespace], p.turnTaken[namespace]:
+	case p.isTurnTaken():
 		p.wait(p.pod, GroupBehind, t.handOverEnd(h), t.latestDeletion(p.pod))
-	case !last && t.now.Before(h.Next):
-		p.wait(p.pod, h.reason(), h.Next, half, t.handOverEnd(h), t.latestDeletion(p.pod))
+	case p.isPaused():
+		p.wait(p.pod, h.reason(), h.Next, p.half(), t.handOverEnd(h), t.latestDeletion(p.pod))
 	default:
-		eviction.Budget, p.turnTaken[namespace] = p.budgets.reserve(p.pod), true
-		end := earliest(t.handOverEnd(h), t.now.Add(t.policy.HandOverTimeout))
-		p.step.Release = append(p.step.Release, Release{
-			Removal: eviction, Evict: true, Last: last, TakeTurn: true, Until: earliest(end, p.lastStart()),
-		})
+		eviction.Budget, p.turnTaken[p.pod.Namespace] = p.budgets.reserve(p.pod), true
+		call := p.call(eviction)
+		call.Until = earliest(call.Until, t.now.Add(t.policy.HandOverTimeout))
+		p.step.Release = append(p.step.Release, call)
 		p.decideAgain(t.latestRemoval(p.pod))
 	}
+}
+
+// afterBudget returns what follows when the pod's budget allows its eviction; nil if it may not be asked yet.
+func (p pendingHandOver) afterBudget(eviction Removal) *Release {
+	if !p.isNext() {
+		return &Release{Removal: eviction, Evict: true}
+	}
+	p.decideAgain(p.schedule.handOverEnd(p.pod.HandOver))
+	switch {
+	case p.isPaused():
+		p.decideAgain(p.pod.HandOver.Next, p.half())
+		return nil
+	case p.isTurnTaken():
+		return nil
+	}
+	call := p.call(eviction)
+	return &call
+}
+
+// call returns the call that the eviction follows. It ends DRAIN_HAND_OVER_TIMEOUT after it was started at the latest.
+func (p pendingHandOver) call(eviction Removal) Release {
+	end := earliest(p.schedule.handOverEnd(p.pod.HandOver), p.lastStart())
+	return Release{
+		Removal: eviction, Evict: true, Last: p.isLastTry(), TakeTurn: true,
+		Until: earliest(end, p.schedule.latestRemoval(p.pod)),
+	}
+}
+
+func (p pendingHandOver) half() time.Time { return p.schedule.since.Add(p.schedule.half()) }
+
+// isLastTry reports whether a group that is behind is not waited for any more.
+func (p pendingHandOver) isLastTry() bool {
+	return p.pod.HandOver.Last == handover.GroupBehind && !p.schedule.now.Before(p.half())
+}
+
+// isTurnTaken reports whether another pod of the namespace is asked, or evicted after that.
+func (p pendingHandOver) isTurnTaken() bool {
+	return p.TurnsTaken[p.pod.Namespace] || p.turnTaken[p.pod.Namespace]
+}
+
+// isPaused reports whether the pod has answered that it may not go yet, and is not to be asked again yet.
+func (p pendingHandOver) isPaused() bool {
+	return !p.isLastTry() && p.schedule.now.Before(p.pod.HandOver.Next)
 }
 
 // reason is why a pod waits that has been asked.

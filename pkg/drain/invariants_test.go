@@ -67,7 +67,7 @@ func evictionViolation(s State, step Step, now, deadline time.Time, policy Polic
 			return p.Name + " is evicted though it is terminating"
 		case len(p.Budgets) > 1:
 			return p.Name + " is evicted, which the API server refuses for two budgets"
-		case r.LastCall:
+		case r.Kind == LastEviction:
 			continue // see lastCallViolation
 		case p.WaitReason != "" && (p.WaitUntil.IsZero() || now.Before(p.WaitUntil)):
 			return p.Name + " is evicted, and was to be waited for"
@@ -105,7 +105,7 @@ func lastCallViolation(s State, step Step, now, deadline time.Time, policy Polic
 	taken := map[string]int{}
 	for _, r := range step.Evict {
 		taken[r.Budget]++
-		if r.LastCall && (policy.AtDeadline == Leave || now.Before(halfOf(s, deadline))) {
+		if r.Kind == LastEviction && (policy.AtDeadline == Leave || now.Before(halfOf(s, deadline))) {
 			return r.Pod.Name + " is evicted for the last time, against the policy or too early"
 		}
 	}
@@ -142,7 +142,7 @@ func releaseViolation(s State, step Step, now, deadline time.Time, policy Policy
 	for _, r := range step.Evict {
 		h := r.Pod.HandOver
 		expired := !h.FailingSince.IsZero() && !now.Before(h.FailingSince.Add(policy.HandOverTimeout))
-		if !r.LastCall && h.Kind != "" && h.Last != handover.Unfit && !h.Closed && !expired && now.Before(deadline.Add(-time.Second-r.Pod.Grace)) &&
+		if r.Kind != LastEviction && h.Kind != "" && h.Last != handover.Unfit && !h.Closed && !expired && now.Before(deadline.Add(-time.Second-r.Pod.Grace)) &&
 			now.Before(halfOf(s, deadline).Add(-time.Second)) {
 			return r.Pod.Name + " is evicted without being asked"
 		}

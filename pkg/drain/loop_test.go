@@ -229,8 +229,8 @@ func TestCanceledDrainGivesUpItsDemands(t *testing.T) {
 		}
 		c.drainer.pdbs.mu.Lock()
 		defer c.drainer.pdbs.mu.Unlock()
-		if n := len(c.drainer.pdbs.pdbs["x"]["web"].demands); n > 0 {
-			t.Errorf("%d demands are left", n)
+		if n := len(c.drainer.pdbs.pdbs["x"]["web"].queue); n > 0 {
+			t.Errorf("%d claims are left", n)
 		}
 	})
 }

@@ -2,6 +2,7 @@ package drain
 
 import (
 	"maps"
+	"sync"
 	"time"
 )
 
@@ -9,6 +10,7 @@ import (
 // they have put on the node since. A drain that repeats another one gets it by Target.Earlier. The zero value knows
 // nothing.
 type Owners struct {
+	mu     sync.Mutex // guards what follows: budgets start evictions while the drain decides
 	byName map[string]*controller
 	pods   map[string]ownedPod // by UID
 	listed bool                // the pods of the first list are known
@@ -53,6 +55,8 @@ func (o *Owners) clone() *Owners {
 	if o == nil {
 		return c
 	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	for name, one := range o.byName {
 		same := *one
 		c.byName[name] = &same
@@ -62,11 +66,14 @@ func (o *Owners) clone() *Owners {
 	return c
 }
 
-// add classifies the pods that are new, as docs/draining.md says ("Pods that return").
-func (o *Owners) add(records []*record, since, deadline time.Time) {
+// add classifies the pods that are new, as docs/draining.md says ("Pods that return"). Pods are late since then, and
+// have returned from half of the drain on.
+func (o *Owners) add(records []*record, since, half time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	for _, rec := range records {
 		if _, known := o.pods[rec.pod.UID]; !known && rec.pod.StayReason == "" {
-			o.pods[rec.pod.UID] = o.classify(rec, since, deadline)
+			o.pods[rec.pod.UID] = o.classify(rec, since, half)
 		}
 	}
 	o.listed = true
@@ -78,12 +85,14 @@ func (o *Owners) retain(records []*record) {
 	for _, rec := range records {
 		present[rec.pod.UID] = struct{}{}
 	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	deleteMissing(o.pods, present)
 }
 
 // classify classifies a pod that is new. The pods of the first list that no scheduler can have put there since the
 // cordon are from before it: the clocks of the API server and of this process may differ.
-func (o *Owners) classify(rec *record, since, deadline time.Time) ownedPod {
+func (o *Owners) classify(rec *record, since, half time.Time) ownedPod {
 	pod := ownedPod{owner: rec.owner}
 	if rec.owner == "" {
 		return pod // it is a DaemonSet's, which does not put it back
@@ -104,7 +113,7 @@ func (o *Owners) classify(rec *record, since, deadline time.Time) ownedPod {
 		pod.class = returned
 	case one.late < max(one.before, 1)+lateMargin:
 		one.late++
-	case age < longestSchedulerWait && again.Before(deadline):
+	case age < longestSchedulerWait && time.Now().Before(half):
 		pod.evictAt = again
 	default:
 		pod.class = returned
@@ -122,7 +131,9 @@ func (o *Owners) isNew(rec *record, since time.Time) bool {
 
 // fill sets what the drain does with the pod.
 func (o *Owners) fill(pod *Pod, policy Policy) {
+	o.mu.Lock()
 	owned := o.pods[pod.UID]
+	o.mu.Unlock()
 	switch owned.class {
 	case returned:
 		pod.Returned, pod.Brief, pod.Tier = true, true, max(pod.Tier, policy.returnedTier())
@@ -136,6 +147,8 @@ func (o *Owners) fill(pod *Pod, policy Policy) {
 
 // tell records that a pod is told to stop. If it has returned, what its controller puts on the node from now on stays.
 func (o *Owners) tell(uid string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	if pod := o.pods[uid]; pod.owner != "" {
 		one := o.byName[pod.owner]
 		one.asked, one.told = true, one.told || pod.class == returned

@@ -5,9 +5,10 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
-	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 )
@@ -20,18 +21,31 @@ const (
 	// pause is lastProbe if the watch says that nothing is allowed. It starts at firstProbe and doubles with
 	// each refusal if the watch said otherwise. It starts again when the watch shows a change.
 	firstProbe, lastProbe = 100 * time.Millisecond, 2 * time.Minute
+	// wakePause is the shortest pause between two instants at which a budget wakes all of its drains, so that many
+	// drains that start at the same time do not all wake each other.
+	wakePause = time.Second
 )
 
-// waiter is a drain as the pdbTracker knows it.
+// waiter is a drain as budgets and volumes know it.
 type waiter struct {
-	name     string        // of the node
-	deadline time.Time     // only the goroutine of the drain changes it, under the tracker's lock
-	changed  chan struct{} // receives when the drain may have something to do
+	name    string                    // of the node
+	end     atomic.Pointer[time.Time] // the deadline of the drain
+	changed chan struct{}             // receives when the drain may have something to do
 }
 
-// compare is negative if this drain is served before the other by a budget that both wait for.
-func (w *waiter) compare(other *waiter) int {
-	return cmp.Or(w.deadline.Compare(other.deadline), cmp.Compare(w.name, other.name))
+func newWaiter(name string, deadline time.Time) *waiter {
+	w := &waiter{name: name, changed: make(chan struct{}, 1)}
+	w.end.Store(&deadline)
+	return w
+}
+
+func (w *waiter) deadline() time.Time { return *w.end.Load() }
+
+// tighten brings the deadline forward. Only the goroutine of the drain calls it.
+func (w *waiter) tighten(deadline time.Time) {
+	if deadline.Before(w.deadline()) {
+		w.end.Store(&deadline)
+	}
 }
 
 func (w *waiter) wakeUp() {
@@ -41,128 +55,250 @@ func (w *waiter) wakeUp() {
 	}
 }
 
-// demands are the pods of a drain that need each budget. A budget in waiting with zero pods is one whose
-// changes the drain wants to know.
-type demands struct {
-	waiting map[string]int // pods that could be evicted now
-	blocked map[string]int // all pods that it blocks, or that wait for something else (see takesTurns)
+// claim is what one drain wants of one budget.
+type claim struct {
+	drain    *waiter
+	deadline time.Time   // of the drain when it has decided last
+	pods     []queuedPod // its pods that wait, in the order in which they leave
+	blocked  int         // all of its pods that take turns, even if the budget never allows a disruption
 }
 
-func (d demands) add(w Waiting) {
-	if w.Reason != LaterTier && !isReported(w.Reason) {
-		return
-	}
-	for _, name := range w.Pod.Budgets {
-		d.blocked[name]++
-		d.waiting[name] += 0
-		isReady := w.Pod.Try.Last != Sent && !time.Now().Before(w.Pod.Try.Next)
-		if isReady && (w.Reason == BlockedByBudget || w.Reason == RefusedByWebhook) {
-			d.waiting[name]++
-		}
-	}
+// compare is negative if the budget serves this claim before the other.
+func (c *claim) compare(other *claim) int {
+	return cmp.Or(c.deadline.Compare(other.deadline), cmp.Compare(c.drain.name, other.drain.name))
 }
 
-// demand is what one drain wants of one budget.
-type demand struct {
-	pods    int  // that wait for it
-	reading bool // the drain is deciding by what it has read, and will say how many pods wait
+func (c *claim) add(release *Release, start func() (callEnd time.Time, ok bool)) {
+	c.pods = append(c.pods, queuedPod{release.Removal.Pod.Name, start})
 }
 
-// trackedPDB is one PodDisruptionBudget. The tracker's lock guards it.
+// queuedPod is a pod that leaves as soon as its budget allows that.
+type queuedPod struct {
+	name string
+	// start starts the eviction, or a call that the eviction follows, which ends by callEnd. It returns false if the
+	// drain is to decide about the pod again. It does not block, and uses no budget.
+	start func() (callEnd time.Time, ok bool)
+}
+
+// trackedPDB is one PodDisruptionBudget, and the pods that wait for it.
 type trackedPDB struct {
-	selects  labels.Selector
-	budget   Budget               // as the watch shows it; StaleUntil and ProbeAt are set by pdbTracker.budget
+	selects labels.Selector // the pdbTracker's lock guards it
+
+	mu       sync.Mutex // guards what follows
+	deleted  bool
+	budget   Budget               // as the watch shows it
 	reserved map[string]time.Time // by pod: disruptions that the watch does not show, and until when they count
-	demands  map[*waiter]demand   // of the drains that are woken by changes
-	blocked  map[*waiter]int      // pods of each drain that take turns, even if it never allows a disruption
+	queue    []*claim             // of the drains that changes matter to, in the order in which they are served
 	probeAt  time.Time
-	refusals int    // since the last change in the watch, of what the watch had allowed
-	inflight string // the pod whose eviction has been sent
-	asked    string // the pod whose eviction follows a call
+	refusals int         // since the last change in the watch, of what the watch had allowed
+	inflight string      // the pod whose eviction has been sent
+	asked    string      // the pod whose eviction follows a call
+	timer    *time.Timer // calls grant when time alone allows the next eviction
+	wokenAt  time.Time   // when all drains were woken, or will be
 }
 
-// update takes over what the watch shows, and reports whether the budget may select other pods than before.
-func (t *trackedPDB) update(pdb *policyv1.PodDisruptionBudget) (selectsOthers bool) {
-	selects, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector)
-	if err != nil {
-		selects = labels.Nothing() // the API server admits no such selector
-	}
-	selectsOthers = t.selects == nil || t.selects.String() != selects.String()
-	t.selects = selects
-	policy := pdb.Spec.UnhealthyPodEvictionPolicy
-	t.budget = Budget{
-		Allowed: int(pdb.Status.DisruptionsAllowed), Healthy: int(pdb.Status.CurrentHealthy),
-		Desired: int(pdb.Status.DesiredHealthy), Expected: int(pdb.Status.ExpectedPods),
-		AlwaysAllow: policy != nil && *policy == policyv1.AlwaysAllow,
-		Operated:    isOperated(pdb),
-	}
-	for _, c := range pdb.Status.Conditions {
-		if c.Type == policyv1.DisruptionAllowedCondition && c.Reason == policyv1.SyncFailedReason {
-			t.budget.SyncFailed = cmp.Or(c.Message, c.Reason)
-		}
-	}
-	for pod := range pdb.Status.DisruptedPods {
+func newTrackedPDB(b Budget) *trackedPDB {
+	t := &trackedPDB{reserved: map[string]time.Time{}, budget: b}
+	t.timer = time.AfterFunc(time.Hour, func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.grant()
+	})
+	t.timer.Stop()
+	return t
+}
+
+// show takes over what the watch shows.
+func (t *trackedPDB) show(b Budget, disrupted map[string]metav1.Time, selectsOthers bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	before := t.budget.state()
+	t.budget = b
+	for pod := range disrupted {
 		delete(t.reserved, pod)
 	}
-	t.refusals, t.probeAt = 0, time.Now().Add(jittered(lastProbe))
-	if t.budget.Operated && t.budget.Allowed <= 0 {
-		t.probeAt = time.Now().Add(jittered(firstProbe)) // the eviction may be what its operator acts on, in a webhook
+	pause := lastProbe
+	if b.Operated && b.Allowed <= 0 {
+		pause = firstProbe // the eviction may be what its operator acts on, in a webhook
 	}
-	return selectsOthers
+	t.refusals, t.probeAt = 0, time.Now().Add(jittered(pause))
+	if selectsOthers || b.state() != before {
+		t.wakeAll()
+	}
+	t.grant()
 }
 
-// isOperated reports whether an operator maintains the budget: an object owns it, or, since Zalando's operator for
-// PostgreSQL sets no owner, it selects by the role that this operator gives to pods
-// (https://postgres-operator.readthedocs.io/en/latest/administrator/#administrator-guide).
-func isOperated(pdb *policyv1.PodDisruptionBudget) bool {
-	if len(pdb.OwnerReferences) > 0 {
-		return true
-	}
-	if pdb.Spec.Selector == nil {
-		return false
-	}
-	_, byRole := pdb.Spec.Selector.MatchLabels["spilo-role"]
-	return byRole
+// remove wakes the drains of a budget that was deleted. It protects nothing any more.
+func (t *trackedPDB) remove() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.deleted = true
+	t.wake()
 }
 
-// wakeAll wakes every drain that wants something of the budget.
-func (t *trackedPDB) wakeAll() {
-	for w := range t.demands {
-		w.wakeUp()
-	}
-}
-
-// wakeNext wakes the drain that may use the next disruption, if the budget allows one, and the drains that
-// have read the budget and not decided yet. If each change woke all drains, the cost would be quadratic in
-// their number.
-func (t *trackedPDB) wakeNext() {
-	var queue []*waiter
-	for w, d := range t.demands {
+// view returns the budget as it is for one drain: less what the watch does not show yet, and less what drains with an
+// earlier deadline wait for. From then on a change wakes the drain, unless it is only about the next disruption.
+func (t *trackedPDB) view(w *waiter) Budget {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	own, now := t.take(w), time.Now()
+	own.deadline = w.deadline()
+	t.put(own)
+	b, later := t.budget, false
+	b.Allowed -= t.reservations(now)
+	for _, c := range t.queue {
 		switch {
-		case d.reading:
-			w.wakeUp()
-		case d.pods > 0:
-			queue = append(queue, w)
+		case c == own:
+			later = true
+		case later:
+			b.PodsOnLaterNodes += c.blocked
+		default:
+			b.Allowed -= len(c.pods)
 		}
 	}
-	if len(queue) > 0 && t.inflight == "" && t.budget.Allowed > t.reservations(time.Now()) {
-		slices.MinFunc(queue, (*waiter).compare).wakeUp()
-	}
-}
-
-// reservations counts the disruptions that the watch does not show yet, without those that it should have
-// shown by now.
-func (t *trackedPDB) reservations(now time.Time) int {
-	maps.DeleteFunc(t.reserved, func(_ string, until time.Time) bool { return !now.Before(until) })
-	return len(t.reserved)
-}
-
-// reservedForCall is the number of reservations, 0 or 1, for an eviction that follows a call.
-func (t *trackedPDB) reservedForCall() int {
+	b.ProbeAt, b.EvictionInFlight, b.StaleUntil = t.probeAt, t.inflight != "", t.staleUntil()
 	if _, ok := t.reserved[t.asked]; ok {
-		return 1
+		b.ReservedForCall = 1
 	}
-	return 0
+	return b
+}
+
+// claim replaces what the drain wants of the budget; nil is nothing. It starts what is granted.
+func (t *trackedPDB) claim(w *waiter, c *claim) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if before := t.take(w); c != nil {
+		t.put(c)
+		if c.blocked > before.blocked {
+			t.wakeAll() // drains with an earlier deadline delete their pods before these (see earliestDeletion)
+		}
+	}
+	t.grant()
+}
+
+// take removes the claim of the drain, and returns it, or an empty one. The lock is held, as in all methods below that
+// do not take it.
+func (t *trackedPDB) take(w *waiter) *claim {
+	i := slices.IndexFunc(t.queue, func(c *claim) bool { return c.drain == w })
+	if i < 0 {
+		return &claim{drain: w}
+	}
+	c := t.queue[i]
+	t.queue = slices.Delete(t.queue, i, i+1)
+	return c
+}
+
+func (t *trackedPDB) put(c *claim) {
+	i, _ := slices.BinarySearchFunc(t.queue, c, (*claim).compare)
+	t.queue = slices.Insert(t.queue, i, c)
+}
+
+// grant starts what the budget allows now: one eviction at a time, except that calls hold up no other pod. The
+// earliest deadline comes first.
+func (t *trackedPDB) grant() {
+	for t.inflight == "" && !t.deleted {
+		i := slices.IndexFunc(t.queue, func(c *claim) bool { return len(c.pods) > 0 })
+		if i < 0 {
+			break
+		}
+		now, c := time.Now(), t.queue[i]
+		if at := t.allowsAt(now); now.Before(at) {
+			t.timer.Reset(at.Sub(now))
+			return
+		}
+		next := c.pods[0]
+		c.pods = c.pods[1:]
+		if callEnd, ok := next.start(); ok {
+			t.reserve(next.name, callEnd, now)
+		}
+	}
+	t.timer.Stop()
+}
+
+// allowsAt returns when the budget allows the next eviction, or when one is tried, if nothing changes before.
+func (t *trackedPDB) allowsAt(now time.Time) time.Time {
+	if t.budget.Allowed > t.reservations(now) {
+		return now
+	}
+	at := t.probeAt
+	for _, until := range t.reserved {
+		at = earliest(at, until)
+	}
+	return at
+}
+
+// reserve counts the disruption of an eviction that is sent now, or that follows a call which ends by then.
+func (t *trackedPDB) reserve(pod string, callEnd, now time.Time) {
+	if t.budget.Allowed <= t.reservations(now) {
+		t.probeAt = now.Add(2 * writeTimeout)
+	}
+	if !callEnd.IsZero() {
+		t.asked, t.reserved[pod] = pod, callEnd.Add(writeTimeout)
+		return
+	}
+	if t.asked == pod {
+		t.asked = ""
+	}
+	t.inflight, t.reserved[pod] = pod, now.Add(2*writeTimeout)
+}
+
+// startLast starts the last eviction of a pod, which waits for no other one that is in flight, and takes the disruption
+// that is reserved for a call, unless the budget allows none.
+func (t *trackedPDB) startLast(pod string, start func() bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	if t.budget.Allowed <= t.reservations(now) {
+		delete(t.reserved, t.asked)
+	}
+	isProbe := t.budget.Allowed <= t.reservations(now)
+	if isProbe && !t.deleted && (t.inflight != "" || now.Before(t.probeAt)) {
+		return
+	}
+	if start() {
+		t.reserve(pod, time.Time{}, now)
+	}
+}
+
+// startAfterCall records that the eviction is sent which follows a call. It does not wait for another one in flight: no
+// answer is used later than it was given.
+func (t *trackedPDB) startAfterCall(pod string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.inflight != "" {
+		return
+	}
+	t.inflight = pod
+	if _, ok := t.reserved[pod]; ok { // else a last eviction has taken it
+		t.reserved[pod] = time.Now().Add(2 * writeTimeout)
+	}
+}
+
+// release ends a reservation by the outcome of the removal. That of an accepted one is kept until the watch
+// shows the disruption.
+func (t *trackedPDB) release(pod string, outcome Outcome) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	if t.inflight == pod {
+		t.inflight = ""
+	}
+	_, reserved := t.reserved[pod]
+	delete(t.reserved, pod)
+	switch outcome {
+	case Accepted:
+		if reserved {
+			t.reserved[pod] = now.Add(pdbUpdateTimeout)
+		}
+	case Forced:
+		// A deletion is never listed in disruptedPods. It shows in the number of healthy pods only. Drains that
+		// have read the longer reservation decide again: they may delete the next pod earlier.
+		t.reserved[pod] = now.Add(terminationLag)
+		t.wakeAll()
+	case Blocked:
+		t.refused(now)
+	}
+	t.grant()
 }
 
 // refused records that the API server allows nothing now. If the watch said otherwise, it is behind, and the
@@ -177,30 +313,49 @@ func (t *trackedPDB) refused(now time.Time) {
 	t.probeAt = now.Add(jittered(pause))
 }
 
-// setDemand sets how many pods of the drain wait. If there are fewer than before, another drain may be
-// served.
-func (t *trackedPDB) setDemand(w *waiter, pods int, wanted bool) {
-	before := t.demands[w].pods
-	if delete(t.demands, w); wanted {
-		t.demands[w] = demand{pods: pods}
+// wakeAll wakes every drain that wants something of the budget, unless it has just done so. Then it does so after
+// wakePause.
+func (t *trackedPDB) wakeAll() {
+	now := time.Now()
+	if len(t.queue) == 0 || now.Before(t.wokenAt) {
+		return // there is none, or all will be woken
 	}
-	if pods < before && t.budget.Allowed > len(t.reserved) {
-		t.wakeNext()
+	if pause := t.wokenAt.Add(wakePause).Sub(now); pause > 0 {
+		t.wokenAt = now.Add(pause)
+		time.AfterFunc(pause, func() {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			t.wake()
+		})
+		return
+	}
+	t.wokenAt = now
+	t.wake()
+}
+
+func (t *trackedPDB) wake() {
+	for _, c := range t.queue {
+		c.drain.wakeUp()
 	}
 }
 
-// setBlocked sets how many pods of the drain are blocked. Drains with an earlier deadline delete their pods
-// before these (see earliestDeletion), so they must decide again if there are more.
-func (t *trackedPDB) setBlocked(w *waiter, pods int) {
-	more := pods > t.blocked[w]
-	if t.blocked[w] = pods; pods == 0 {
-		delete(t.blocked, w)
-	}
-	for other := range t.demands {
-		if more && other.compare(w) < 0 {
-			other.wakeUp()
+// reservations counts the disruptions that the watch does not show yet, without those that it should have
+// shown by now.
+func (t *trackedPDB) reservations(now time.Time) int {
+	maps.DeleteFunc(t.reserved, func(_ string, until time.Time) bool { return !now.Before(until) })
+	return len(t.reserved)
+}
+
+// staleUntil returns until when the watch may not show a disruption; zero if it shows all of them. A pod that is being
+// asked is none.
+func (t *trackedPDB) staleUntil() (stale time.Time) {
+	t.reservations(time.Now())
+	for pod, until := range t.reserved {
+		if pod != t.asked || pod == t.inflight {
+			stale = laterOf(stale, until)
 		}
 	}
+	return stale
 }
 
 // backoff is the pause after n failures: it starts at first and doubles up to longest.

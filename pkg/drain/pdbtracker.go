@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"sync"
@@ -16,12 +17,12 @@ import (
 )
 
 // pdbTracker knows what every PodDisruptionBudget of the cluster allows: what the watch shows, less what
-// drains have used since. What is left goes to the drain with the earliest deadline.
+// drains have used since.
 type pdbTracker struct {
 	informer cache.SharedIndexInformer
 	listed   cache.ResourceEventHandlerRegistration // has synced when pdbs holds what was listed first
 
-	mu         sync.Mutex
+	mu         sync.RWMutex
 	pdbs       map[string]map[string]*trackedPDB // by namespace and name
 	generation atomic.Int64                      // changes whenever other budgets may select a pod
 }
@@ -37,34 +38,38 @@ func newPDBTracker(client kubernetes.Interface) (*pdbTracker, error) {
 	return p, err
 }
 
-// update takes over what the watch shows, and wakes the drains that it matters to.
+// update takes over what the watch shows.
 func (p *pdbTracker) update(obj any) {
 	pdb, ok := obj.(*policyv1.PodDisruptionBudget)
 	if !ok {
 		return
 	}
+	b := budgetOf(pdb)
+	t := p.find(pdb.Namespace + "/" + pdb.Name)
+	if t == nil {
+		t = newTrackedPDB(b)
+	}
+	t.show(b, pdb.Status.DisruptedPods, p.selectBy(t, pdb))
+}
+
+// selectBy takes over the selector of a budget, which may be new, and reports whether it may select other pods than
+// before.
+func (p *pdbTracker) selectBy(t *trackedPDB, pdb *policyv1.PodDisruptionBudget) (selectsOthers bool) {
+	selects, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector)
+	if err != nil {
+		selects = labels.Nothing() // the API server admits no such selector
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if t.selects != nil && t.selects.String() == selects.String() {
+		return false
+	}
 	if p.pdbs[pdb.Namespace] == nil {
 		p.pdbs[pdb.Namespace] = map[string]*trackedPDB{}
 	}
-	t := p.pdbs[pdb.Namespace][pdb.Name]
-	if t == nil {
-		t = &trackedPDB{
-			reserved: map[string]time.Time{}, demands: map[*waiter]demand{}, blocked: map[*waiter]int{},
-		}
-		p.pdbs[pdb.Namespace][pdb.Name] = t
-	}
-	before := t.budget.state()
-	selectsOthers := t.update(pdb)
-	if selectsOthers {
-		p.generation.Add(1)
-	}
-	if selectsOthers || t.budget.state() != before {
-		t.wakeAll()
-	} else {
-		t.wakeNext()
-	}
+	t.selects, p.pdbs[pdb.Namespace][pdb.Name] = selects, t
+	p.generation.Add(1)
+	return true
 }
 
 func (p *pdbTracker) delete(obj any) {
@@ -73,224 +78,105 @@ func (p *pdbTracker) delete(obj any) {
 		return
 	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if t := p.pdbs[pdb.Namespace][pdb.Name]; t != nil {
-		t.wakeAll()
-	}
+	t := p.pdbs[pdb.Namespace][pdb.Name]
 	delete(p.pdbs[pdb.Namespace], pdb.Name)
 	if len(p.pdbs[pdb.Namespace]) == 0 {
 		delete(p.pdbs, pdb.Namespace)
 	}
 	p.generation.Add(1)
+	p.mu.Unlock()
+	if t != nil {
+		t.remove()
+	}
 }
 
-// budgetsOf returns the budgets that select a pod of the namespace with these labels. The result holds for as
+// budgetsOf returns the budgets that select a pod of the namespace with these labels, sorted. The result holds for as
 // long as the generation is the same.
 func (p *pdbTracker) budgetsOf(namespace string, podLabels map[string]string) []string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.mu.RLock()
+	defer p.mu.RUnlock()
 	var names []string
 	for name, t := range p.pdbs[namespace] {
 		if t.selects.Matches(labels.Set(podLabels)) {
 			names = append(names, namespace+"/"+name)
 		}
 	}
+	slices.Sort(names)
 	return names
 }
 
-// budget returns the budget as it is for one drain: less what the watch does not show yet, and less what
-// drains with an earlier deadline wait for. Until the drain calls setDemand, every change of the budget wakes
-// it.
-func (p *pdbTracker) budget(name string, w *waiter) (Budget, bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	t := p.find(name)
-	if t == nil {
-		return Budget{}, false
-	}
-	t.demands[w] = demand{pods: t.demands[w].pods, reading: true}
-	b := t.budget
-	b.Allowed -= t.reservations(time.Now())
-	for other, d := range t.demands {
-		if d.pods > 0 && other.compare(w) < 0 {
-			b.Allowed -= d.pods
-		}
-	}
-	for pod, until := range t.reserved {
-		if until.After(b.StaleUntil) && (pod != t.asked || pod == t.inflight) {
-			b.StaleUntil = until
-		}
-	}
-	for other, pods := range t.blocked {
-		if w.compare(other) < 0 {
-			b.PodsOnLaterNodes += pods
-		}
-	}
-	b.ProbeAt, b.EvictionInFlight, b.ReservedForCall = t.probeAt, t.inflight != "", t.reservedForCall()
-	return b, true
-}
-
-// reserveForCall reserves a disruption for an eviction that follows a call, which ends by the given time. Meanwhile
-// other pods are evicted, if the budget allows more. The reservation ends by itself if no eviction follows.
-func (p *pdbTracker) reserveForCall(name, pod string, end time.Time) bool {
-	if !p.reserve(name, pod, false) {
-		return false
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if t := p.find(name); t != nil {
-		t.asked, t.inflight, t.reserved[pod] = pod, "", end.Add(writeTimeout)
-		t.wakeNext()
-	}
-	return true
-}
-
-// startAfterCall records that the eviction is sent for which reserveForCall has reserved a disruption. It does not wait
-// for another one in flight: no answer is used later than it was given.
-func (p *pdbTracker) startAfterCall(name, pod string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	t := p.find(name)
-	if t == nil || t.inflight != "" {
-		return
-	}
-	t.inflight = pod
-	if _, ok := t.reserved[pod]; ok { // else a last eviction has taken it
-		t.reserved[pod] = time.Now().Add(2 * writeTimeout)
-	}
-}
-
-// reserve reserves a disruption for the eviction of the pod, if the budget allows one or may be probed. The last
-// eviction of a pod does not wait for one that is in flight, and takes the disruption that is reserved for a call.
-// After a reservation the caller must call release.
-func (p *pdbTracker) reserve(name, pod string, lastCall bool) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	t := p.find(name)
-	if t == nil {
-		return true // it was deleted, and protects nothing
-	}
-	now := time.Now()
-	if t.inflight != "" && !lastCall {
-		return false
-	}
-	if lastCall && t.budget.Allowed <= t.reservations(now) {
-		delete(t.reserved, t.asked)
-	}
-	if t.budget.Allowed <= t.reservations(now) {
-		if t.inflight != "" || now.Before(t.probeAt) {
-			return false
-		}
-		t.probeAt = now.Add(2 * writeTimeout)
-	}
-	if t.asked == pod {
-		t.asked = ""
-	}
-	t.reserved[pod], t.inflight = now.Add(2*writeTimeout), pod
-	return true
-}
-
-// reserveForced records a disruption by a deletion, which needs no permission of the budgets. It refuses an
-// early one while another disruption is not visible yet: two drains that decide at the same instant do not
-// see each other's.
-func (p *pdbTracker) reserveForced(names []string, pod string, early bool) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now := time.Now()
-	for _, name := range names {
-		if t := p.find(name); early && t != nil && t.reservations(now) > 0 {
-			return false
-		}
-	}
-	for _, name := range names {
-		if t := p.find(name); t != nil {
-			t.reserved[pod] = now.Add(2 * writeTimeout)
-		}
-	}
-	return true
-}
-
-// release ends a reservation by the outcome of the removal. That of an accepted one is kept until the watch
-// shows the disruption.
-func (p *pdbTracker) release(name, pod string, outcome Outcome) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	t := p.find(name)
-	if t == nil {
-		return
-	}
-	now := time.Now()
-	defer t.wakeNext()
-	if t.inflight == pod {
-		t.inflight = ""
-	}
-	switch outcome {
-	case Accepted:
-		if _, reserved := t.reserved[pod]; reserved {
-			t.reserved[pod] = now.Add(pdbUpdateTimeout)
-			time.AfterFunc(pdbUpdateTimeout, func() {
-				p.mu.Lock()
-				defer p.mu.Unlock()
-				t.wakeNext()
-			})
-		}
-		return
-	case Forced:
-		// A deletion is never listed in disruptedPods. It shows in the number of healthy pods only. Drains that
-		// have read the longer reservation decide again: they may delete the next pod earlier.
-		t.reserved[pod] = now.Add(terminationLag)
-		t.wakeAll()
-		return
-	case Blocked:
-		t.refused(now)
-	}
-	delete(t.reserved, pod)
-}
-
-// setDemand sets how many pods of the drain wait for each of the budgets in names, and how many each blocks.
-// Changes of budgets that d.waiting does not name no longer wake the drain.
-func (p *pdbTracker) setDemand(w *waiter, names map[string]struct{}, d demands) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for name := range names {
-		if t := p.find(name); t != nil {
-			pods, wanted := d.waiting[name]
-			t.setDemand(w, pods, wanted)
-			t.setBlocked(w, d.blocked[name])
-		}
-	}
-}
-
-// pause gives up what the drain waits for until it decides again: another drain may use it meanwhile.
-func (p *pdbTracker) pause(w *waiter, names map[string]struct{}) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for name := range names {
-		if t := p.find(name); t != nil {
-			t.setDemand(w, 0, false)
-		}
-	}
-}
-
-// tighten brings the deadline of the drain forward.
-func (p *pdbTracker) tighten(w *waiter, deadline time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if deadline.Before(w.deadline) {
-		w.deadline = deadline
-	}
-}
-
-// deadlineOf returns the deadline of the drain. The goroutine of the drain may read it without this.
-func (p *pdbTracker) deadlineOf(w *waiter) time.Time {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return w.deadline
-}
-
+// find returns the budget, NAMESPACE/NAME; nil if there is none. It was deleted then, and protects nothing.
 func (p *pdbTracker) find(name string) *trackedPDB {
 	namespace, short, _ := strings.Cut(name, "/")
+	p.mu.RLock()
+	defer p.mu.RUnlock()
 	return p.pdbs[namespace][short]
+}
+
+// startLast starts the last eviction of a pod, unless its budget allows none now.
+func (p *pdbTracker) startLast(removal *Removal, start func() bool) {
+	if t := p.find(removal.Budget); t != nil {
+		t.startLast(removal.Pod.Name, start)
+	} else {
+		start()
+	}
+}
+
+// startForced starts the deletion of a pod, which needs no permission of the budgets, and records that it disrupts
+// them. It starts no early one while another disruption is not visible yet: two drains that decide at the same
+// instant do not see each other's.
+func (p *pdbTracker) startForced(removal *Removal, start func() bool) {
+	var budgets []*trackedPDB
+	defer func() {
+		for _, t := range budgets {
+			t.mu.Unlock()
+		}
+	}()
+	isStale := false
+	for _, name := range removal.disrupts() { // sorted, so that two drains do not wait for each other
+		if t := p.find(name); t != nil {
+			t.mu.Lock()
+			budgets = append(budgets, t)
+			isStale = isStale || !t.staleUntil().IsZero()
+		}
+	}
+	if isStale && removal.Kind == EarlyDeletion || !start() {
+		return
+	}
+	for _, t := range budgets {
+		t.reserved[removal.Pod.Name] = time.Now().Add(2 * writeTimeout)
+	}
+}
+
+// budgetOf returns the budget as the watch shows it.
+func budgetOf(pdb *policyv1.PodDisruptionBudget) Budget {
+	policy := pdb.Spec.UnhealthyPodEvictionPolicy
+	b := Budget{
+		Allowed: int(pdb.Status.DisruptionsAllowed), Healthy: int(pdb.Status.CurrentHealthy),
+		Desired: int(pdb.Status.DesiredHealthy), Expected: int(pdb.Status.ExpectedPods),
+		AlwaysAllow: policy != nil && *policy == policyv1.AlwaysAllow,
+		Operated:    isOperated(pdb),
+	}
+	for _, c := range pdb.Status.Conditions {
+		if c.Type == policyv1.DisruptionAllowedCondition && c.Reason == policyv1.SyncFailedReason {
+			b.SyncFailed = cmp.Or(c.Message, c.Reason)
+		}
+	}
+	return b
+}
+
+// isOperated reports whether an operator maintains the budget: an object owns it, or, since Zalando's operator for
+// PostgreSQL sets no owner, it selects by the role that this operator gives to pods
+// (https://postgres-operator.readthedocs.io/en/latest/administrator/#administrator-guide).
+func isOperated(pdb *policyv1.PodDisruptionBudget) bool {
+	if len(pdb.OwnerReferences) > 0 {
+		return true
+	}
+	if pdb.Spec.Selector == nil {
+		return false
+	}
+	_, byRole := pdb.Spec.Selector.MatchLabels["spilo-role"]
+	return byRole
 }
 
 // trimBudget is the informer's transform: it keeps only what this package reads, to save memory.

@@ -1,6 +1,9 @@
 package drain
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,7 +14,7 @@ import (
 )
 
 // newTracker returns a pdbTracker whose watch is the test.
-func newTracker(t *testing.T, pdbs ...*policyv1.PodDisruptionBudget) *pdbTracker {
+func newTracker(t testing.TB, pdbs ...*policyv1.PodDisruptionBudget) *pdbTracker {
 	t.Helper()
 	l, err := newPDBTracker(fake.NewClientset())
 	if err != nil {
@@ -23,14 +26,14 @@ func newTracker(t *testing.T, pdbs ...*policyv1.PodDisruptionBudget) *pdbTracker
 	return l
 }
 
-func newWaiter(name string, deadline time.Duration) *waiter {
-	return &waiter{name: name, deadline: at(deadline), changed: make(chan struct{}, 1)}
+func drainUntil(name string, deadline time.Duration) *waiter {
+	return newWaiter(name, at(deadline))
 }
 
 // woken reports whether the drain was woken since the last call.
-func (r *waiter) woken() bool {
+func (w *waiter) woken() bool {
 	select {
-	case <-r.changed:
+	case <-w.changed:
 		return true
 	default:
 		return false
@@ -47,314 +50,304 @@ func disrupting(allowed int32, pods ...string) *policyv1.PodDisruptionBudget {
 	return p
 }
 
-// allows is what the budget x/b allows to the drain, and nothing more.
-func (p *pdbTracker) allows(t *testing.T, r *waiter) int {
-	t.Helper()
-	b, ok := p.budget("x/b", r)
-	if !ok {
-		t.Fatal("the tracker does not know the budget")
-	}
-	return b.Allowed
+// queue is the budget x/b, which drains wait for, and the pods that it has started.
+type queue struct {
+	*trackedPDB
+	t       *testing.T
+	tracker *pdbTracker
+	started []string
 }
 
-// waitFor sets how many pods of the drain wait for x/b; with a negative number the drain has no demand.
-func (p *pdbTracker) waitFor(r *waiter, pods int) {
-	wants := map[string]int{}
-	if pods >= 0 {
-		wants["x/b"] = pods
-	}
-	p.setDemand(r, map[string]struct{}{"x/b": {}}, demands{waiting: wants})
+func newQueue(t *testing.T, pdb *policyv1.PodDisruptionBudget) *queue {
+	t.Helper()
+	l := newTracker(t, pdb)
+	return &queue{trackedPDB: l.find("x/b"), t: t, tracker: l}
 }
 
-func (p *pdbTracker) mustReserve(t *testing.T, pods ...string) {
-	t.Helper()
-	for _, pod := range pods {
-		if !p.reserve("x/b", pod, false) {
-			t.Fatalf("no reservation for %s", pod)
-		}
-	}
+// pod is one that leaves when the budget allows it.
+func (q *queue) pod(name string) queuedPod {
+	return queuedPod{name: name, start: func() (time.Time, bool) {
+		q.started = append(q.started, name)
+		return time.Time{}, true
+	}}
 }
 
-func expectAllowed(t *testing.T, got, want int, when string) {
-	t.Helper()
-	if got != want {
-		t.Errorf("%s: allows %d, want %d", when, got, want)
+// asked is a pod that is asked for a minute before it leaves.
+func (q *queue) asked(name string) queuedPod {
+	return queuedPod{name: name, start: func() (time.Time, bool) {
+		q.started = append(q.started, name)
+		return time.Now().Add(time.Minute), true
+	}}
+}
+
+// wait hands over the pods of a drain.
+func (q *queue) wait(w *waiter, names ...string) {
+	c := &claim{drain: w, deadline: w.deadline(), blocked: len(names)}
+	for _, name := range names {
+		c.pods = append(c.pods, q.pod(name))
+	}
+	q.claim(w, c)
+}
+
+// expect compares what was started since the last call.
+func (q *queue) expect(when string, want ...string) {
+	q.t.Helper()
+	synctest.Wait()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !slices.Equal(q.started, want) {
+		q.t.Errorf("%s: started %q, want %q", when, q.started, want)
+	}
+	q.started = nil
+}
+
+// last evicts a pod for the last time, and reports whether it was started.
+func (q *queue) last(name string) (started bool) {
+	q.startLast(name, func() bool {
+		q.started, started = append(q.started, name), true
+		return true
+	})
+	return started
+}
+
+// hand hands over the pods of a drain, none of which takes turns.
+func (q *queue) hand(w *waiter, pods ...queuedPod) {
+	q.claim(w, &claim{drain: w, deadline: w.deadline(), pods: pods})
+}
+
+func (q *queue) expectAllowed(w *waiter, want int, when string) {
+	q.t.Helper()
+	if got := q.view(w).Allowed; got != want {
+		q.t.Errorf("%s: allows %d, want %d", when, got, want)
 	}
 }
 
 func TestReservationsCountUntilTheWatchShowsThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, r := newTracker(t, newPDB(3)), newWaiter("n", 0)
-		expectAllowed(t, l.allows(t, r), 3, "at first")
-		l.mustReserve(t, "a")
-		expectAllowed(t, l.allows(t, r), 2, "with one in flight")
-		if b, _ := l.budget("x/b", r); !b.EvictionInFlight || l.reserve("x/b", "b", false) {
-			t.Error("a second eviction is sent before the first is answered")
+		q, w := newQueue(t, newPDB(3)), drainUntil("n", 0)
+		q.expectAllowed(w, 3, "at first")
+		q.wait(w, "a", "b", "c", "d")
+		q.expect("one at a time", "a")
+		if b := q.view(w); !b.EvictionInFlight {
+			t.Error("no eviction is in flight")
 		}
-		l.release("x/b", "a", Accepted)
-		l.mustReserve(t, "b")
-		expectAllowed(t, l.allows(t, r), 1, "with one accepted and one in flight")
-		l.update(disrupting(2, "a"))
-		expectAllowed(t, l.allows(t, r), 1, "when the watch shows it")
-		l.update(disrupting(1, "a", "b"))
-		expectAllowed(t, l.allows(t, r), 1, "when the watch is ahead of the answer")
-		l.release("x/b", "b", Accepted)
-		expectAllowed(t, l.allows(t, r), 1, "when the answer has come")
-		l.mustReserve(t, "c")
-		if l.reserve("x/b", "d", false) {
-			t.Error("reserved more than the budget allows")
-		}
+		q.release("a", Accepted)
+		q.expect("when the first is answered", "b")
+		q.expectAllowed(w, 1, "with one accepted and one in flight")
+		q.tracker.update(disrupting(2, "a"))
+		q.expectAllowed(w, 1, "when the watch shows it")
+		q.tracker.update(disrupting(1, "a", "b"))
+		q.expectAllowed(w, 1, "when the watch is ahead of the answer")
+		q.release("b", Accepted)
+		q.expect("an answer after the watch", "c")
+		q.release("c", Accepted)
+		q.expect("no more than the budget allows")
 	})
 }
 
 // TestLastEvictionTakesWhatIsReservedForACall, once: the pod that is asked may not leave for a minute.
 func TestLastEvictionTakesWhatIsReservedForACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, r := newTracker(t, newPDB(1)), newWaiter("n", 0)
-		if !l.reserveForCall("x/b", "asked", at(time.Minute)) || l.reserve("x/b", "other", false) {
-			t.Fatal("the disruption is not reserved for the call")
-		}
-		if b, _ := l.budget("x/b", r); b.Allowed != 0 || b.ReservedForCall != 1 {
+		q, w := newQueue(t, newPDB(1)), drainUntil("n", 0)
+		q.hand(w, q.asked("asked"), q.pod("other"))
+		q.expect("the disruption is reserved for the call", "asked")
+		if b := q.view(w); b.Allowed != 0 || b.ReservedForCall != 1 || b.EvictionInFlight {
 			t.Errorf("got %+v", b)
 		}
-		if !l.reserve("x/b", "due", true) || l.reserve("x/b", "due too", true) {
+		if !q.last("due") || q.last("due too") {
 			t.Error("want that one last eviction takes it")
 		}
-		l.release("x/b", "asked", None)
-		expectAllowed(t, l.allows(t, r), 0, "when the call has ended")
+		q.expect("the last eviction", "due")
+		q.release("asked", None)
+		q.expect("when the call has ended")
 	})
 }
 
 // TestCallHoldsUpNoOtherPod of its budget, but keeps its disruption for as long as it may take, and no longer.
 func TestCallHoldsUpNoOtherPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, r := newTracker(t, newPDB(2)), newWaiter("n", 0)
-		l.waitFor(r, 1)
-		if !l.reserveForCall("x/b", "asked", time.Now().Add(time.Minute)) || !r.woken() {
-			t.Fatal("the disruption is not reserved, or the next drain is not woken")
+		q, w := newQueue(t, newPDB(2)), drainUntil("n", 0)
+		q.hand(w, q.asked("asked"), q.pod("b"), q.pod("c"))
+		q.expect("during the call", "asked", "b")
+		q.startAfterCall("asked")
+		q.release("b", None)
+		q.expect("when the first eviction is answered", "c")
+		q.release("c", None)
+		q.startAfterCall("asked")
+		if b := q.view(w); b.Allowed != 1 || !b.EvictionInFlight || b.StaleUntil.IsZero() {
+			t.Errorf("during the eviction after the call: %+v", b)
 		}
-		if b, _ := l.budget("x/b", r); b.Allowed != 1 || b.EvictionInFlight || !b.StaleUntil.IsZero() {
-			t.Errorf("during the call: %+v", b)
-		}
-		l.mustReserve(t, "b")
-		l.startAfterCall("x/b", "asked")
-		l.release("x/b", "b", None)
-		l.startAfterCall("x/b", "asked")
-		if b, _ := l.budget("x/b", r); b.Allowed != 1 || !b.EvictionInFlight {
-			t.Errorf("during its eviction: %+v", b)
-		}
-		l.release("x/b", "asked", None)
-		expectAllowed(t, l.allows(t, r), 2, "after it")
-		if !l.reserveForCall("x/b", "asked", time.Now().Add(time.Minute)) {
-			t.Fatal("the disruption is not reserved")
+		q.release("asked", None)
+		q.expectAllowed(w, 2, "after it")
+		q.hand(w, q.asked("asked"))
+		if b := q.view(w); !b.StaleUntil.IsZero() {
+			t.Errorf("a call counts as a disruption: %+v", b)
 		}
 		time.Sleep(time.Minute)
-		expectAllowed(t, l.allows(t, r), 1, "while the call may have an answer")
+		q.expectAllowed(w, 1, "while the call may have an answer")
 		time.Sleep(writeTimeout)
-		expectAllowed(t, l.allows(t, r), 2, "long after the call, which no eviction has followed")
+		q.expectAllowed(w, 2, "long after the call, which no eviction has followed")
 	})
 }
 
 func TestFailedRemovalsReleaseTheirReservation(t *testing.T) {
 	for _, outcome := range []Outcome{Deferred, Refused, None} {
 		synctest.Test(t, func(t *testing.T) {
-			l, r := newTracker(t, newPDB(1)), newWaiter("n", 0)
-			l.mustReserve(t, "a")
-			expectAllowed(t, l.allows(t, r), 0, "with one in flight")
-			r.woken()
-			l.release("x/b", "a", outcome)
-			expectAllowed(t, l.allows(t, r), 1, string(outcome))
-			if !r.woken() {
-				t.Errorf("%s: no drain is woken", outcome)
-			}
+			q, w := newQueue(t, newPDB(1)), drainUntil("n", 0)
+			q.wait(w, "a", "b")
+			q.expect("at first", "a")
+			q.release("a", outcome)
+			q.expect(string(outcome), "b")
 		})
 	}
 }
 
-func TestAFailedDeletionWakesADrainThatWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, r := newTracker(t, newPDB(1)), newWaiter("n", 0)
-		l.reserveForced([]string{"x/b"}, "a", true)
-		expectAllowed(t, l.allows(t, r), 0, "with a deletion in flight")
-		l.waitFor(r, 1)
-		r.woken()
-		if l.release("x/b", "a", Denied); !r.woken() {
-			t.Error("the drain is not woken")
-		}
-	})
-}
-
 func TestReservationsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, r := newTracker(t, newPDB(1)), newWaiter("n", 0)
-		l.mustReserve(t, "a")
-		l.release("x/b", "a", Accepted)
-		if b, _ := l.budget("x/b", r); !b.StaleUntil.Equal(time.Now().Add(pdbUpdateTimeout)) {
+		q, w := newQueue(t, newPDB(1)), drainUntil("n", 0)
+		q.wait(w, "a", "b")
+		q.release("a", Accepted)
+		q.expect("at first", "a")
+		if b := q.view(w); !b.StaleUntil.Equal(time.Now().Add(pdbUpdateTimeout)) {
 			t.Errorf("settles in %v, want %v", time.Until(b.StaleUntil), pdbUpdateTimeout)
 		}
-		l.waitFor(r, 1)
 		elapse(pdbUpdateTimeout - 1)
-		expectAllowed(t, l.allows(t, r), 0, "just before")
-		l.waitFor(r, 1)
-		if elapse(1); !r.woken() {
-			t.Error("not woken when the reservation expires")
-		}
-		expectAllowed(t, l.allows(t, r), 1, "then")
-		if b, _ := l.budget("x/b", r); !b.StaleUntil.IsZero() {
-			t.Errorf("settles in %v still", time.Until(b.StaleUntil))
-		}
+		q.expect("just before the reservation expires")
+		elapse(1)
+		q.expect("then", "b")
 	})
 }
 
 func TestForcedDisruptionsCountForAMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, r := newTracker(t, newPDB(1)), newWaiter("n", 0)
-		l.reserveForced([]string{"x/b"}, "a", true)
-		l.allows(t, r)
-		l.waitFor(r, 0)
-		if l.release("x/b", "a", Forced); !r.woken() {
+		q, w := newQueue(t, newPDB(1)), drainUntil("n", 0)
+		q.force("a", true, true)
+		q.view(w)
+		if q.release("a", Forced); !w.woken() {
 			t.Error("a drain that has read the longer reservation is not woken")
 		}
-		expectAllowed(t, l.allows(t, r), 0, "at first")
-		if b, _ := l.budget("x/b", r); b.satisfied(time.Now()) {
+		q.wait(w, "b")
+		q.expect("at first")
+		if q.view(w).satisfied(time.Now()) {
 			t.Error("the budget is satisfied while its numbers lag behind")
 		}
 		elapse(terminationLag)
-		expectAllowed(t, l.allows(t, r), 1, "then the watch is right")
-		if b, _ := l.budget("x/b", r); !b.satisfied(time.Now()) {
-			t.Error("the budget is not satisfied")
-		}
+		q.expect("then the watch is right", "b")
 	})
 }
 
-func TestEarlyDeletionsAreReservedOneAtATime(t *testing.T) {
+func TestAFailedDeletionLetsTheNextPodLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, r := newTracker(t, newPDB(0)), newWaiter("n", 0)
-		force := func(pod string, early, want bool) {
-			t.Helper()
-			if got := l.reserveForced([]string{"x/b", "x/gone"}, pod, early); got != want {
-				t.Errorf("%s, early %v: got %v", pod, early, got)
-			}
-		}
-		force("a", true, true)
-		force("b", true, false)
-		force("c", false, true) // its latest deletion
-		if b, _ := l.budget("x/b", r); b.satisfied(time.Now()) {
+		q, w := newQueue(t, newPDB(1)), drainUntil("n", 0)
+		q.force("a", true, true)
+		q.wait(w, "b")
+		q.expect("with a deletion in flight")
+		q.release("a", Denied)
+		q.expect("when it has failed", "b")
+	})
+}
+
+// force deletes a pod that x/b and a budget which is gone select.
+func (q *queue) force(pod string, early, want bool) {
+	q.t.Helper()
+	removal := Removal{Pod: Pod{Name: pod, Ready: true, Budgets: []string{"x/b", "x/gone"}}, Kind: Deletion}
+	if early {
+		removal.Kind = EarlyDeletion
+	}
+	started := false
+	q.tracker.startForced(&removal, func() bool { started = true; return true })
+	if started != want {
+		q.t.Errorf("%s, early %v: started %v", pod, early, started)
+	}
+}
+
+func TestEarlyDeletionsAreStartedOneAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, w := newQueue(t, newPDB(0)), drainUntil("n", 0)
+		q.force("a", true, true)
+		q.force("b", true, false)
+		q.force("c", false, true) // its latest deletion
+		if q.view(w).satisfied(time.Now()) {
 			t.Error("the budget is satisfied while requests are in flight")
 		}
-		l.release("x/b", "a", Forced)
-		l.release("x/b", "c", Denied)
-		force("b", true, false) // the watch has yet to show that there is one less
+		q.release("a", Forced)
+		q.release("c", Denied)
+		q.force("b", true, false) // the watch has yet to show that there is one less
 		elapse(terminationLag)
-		force("b", true, true)
-		l.release("x/b", "b", Deferred)
-		force("d", true, true)
+		q.force("b", true, true)
+		q.release("b", Deferred)
+		q.force("d", true, true)
 	})
 }
 
 func TestTheEarliestDeadlineIsServedFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newTracker(t, newPDB(2))
-		first, second, third := newWaiter("c", 10*time.Minute), newWaiter("a", 20*time.Minute), newWaiter("b", 20*time.Minute)
-		for _, r := range []*waiter{third, second, first} {
-			expectAllowed(t, l.allows(t, r), 2, r.name+" before any pod waits")
-			l.waitFor(r, 1)
+		q := newQueue(t, newPDB(0))
+		first, second, third := drainUntil("c", 10*time.Minute), drainUntil("a", 20*time.Minute), drainUntil("b", 20*time.Minute)
+		for _, w := range []*waiter{third, second, first} {
+			q.wait(w, w.name+"1", w.name+"2")
 		}
-		expectAllowed(t, l.allows(t, first), 2, "the first")
-		expectAllowed(t, l.allows(t, second), 1, "the second, whose name comes first")
-		expectAllowed(t, l.allows(t, third), 0, "the third")
-		l.waitFor(first, 3)
-		expectAllowed(t, l.allows(t, second), -1, "the second, when the first wants more")
-		for _, r := range []*waiter{first, second, third} {
-			r.woken()
+		q.tracker.update(newPDB(9))
+		var got []string
+		for range 6 {
+			pod := q.started[len(q.started)-1]
+			got = append(got, pod)
+			q.release(pod, Accepted)
 		}
-		l.waitFor(first, -1)
-		expectAllowed(t, l.allows(t, second), 2, "the second, when the first has ended")
-		expectAllowed(t, l.allows(t, third), 1, "the third then")
-		if !second.woken() || !third.woken() {
-			t.Error("the drains that may use what the first gave up are not woken")
+		if want := "c1 c2 a1 a2 b1 b2"; strings.Join(got, " ") != want {
+			t.Errorf("got %v, want %s", got, want)
 		}
 	})
 }
 
-// TestADrainThatPausesHoldsUpNoOther: what it waited for is free for the next drain, which is woken.
-func TestADrainThatPausesHoldsUpNoOther(t *testing.T) {
+func TestALaterDrainDoesNotTakeWhatAnEarlierOneWaitsFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, first, second := newTracker(t, newPDB(1)), newWaiter("first", time.Minute), newWaiter("second", time.Hour)
-		l.waitFor(first, 1)
-		l.waitFor(second, 1)
-		expectAllowed(t, l.allows(t, second), 0, "while an earlier drain waits")
-		l.waitFor(second, 1)
-		second.woken()
-		l.pause(first, map[string]struct{}{"x/b": {}})
-		if expectAllowed(t, l.allows(t, second), 1, "while it does something else"); !second.woken() {
-			t.Error("the next drain is not woken")
-		}
+		q, first, second := newQueue(t, newPDB(0)), drainUntil("a", time.Minute), drainUntil("b", time.Hour)
+		q.wait(first, "a1", "a2")
+		q.expectAllowed(second, -2, "the second")
+		q.wait(second, "b1")
+		q.tracker.update(newPDB(1))
+		q.expect("one disruption", "a1")
+		q.claim(first, nil)
+		q.release("a1", None)
+		q.expect("when the first has ended", "b1")
 	})
 }
 
-func TestADrainThatReadsABudgetIsWokenByAnyChange(t *testing.T) {
+func TestATightenedDeadlineComesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, r := newTracker(t, newPDB(0)), newWaiter("n", 0)
-		l.update(newPDB(0))
-		if r.woken() {
-			t.Error("woken before it has read the budget")
+		q, first, second := newQueue(t, newPDB(0)), drainUntil("a", time.Minute), drainUntil("b", time.Hour)
+		q.wait(first, "a1")
+		q.wait(second, "b1")
+		second.tighten(at(30 * time.Second))
+		if b := q.view(second); b.PodsOnLaterNodes != 1 {
+			t.Errorf("got %+v", b)
 		}
-		l.allows(t, r)
-		l.update(newPDB(0))
-		if !r.woken() {
-			t.Error("not woken between reading the budget and setting its demand")
-		}
-		l.waitFor(r, -1)
-		l.update(newPDB(1))
-		if r.woken() {
-			t.Error("woken without a demand")
-		}
+		q.tracker.update(newPDB(1))
+		q.expect("one disruption", "b1")
 	})
 }
 
-// TestAnAnswerAfterTheWatch wakes the next drain, which the change in the watch did not wake: evictions are sent one
-// after the other.
-func TestAnAnswerAfterTheWatch(t *testing.T) {
+// TestAPodThatIsNotStartedHoldsUpNoOther: it is not as it was when its drain decided.
+func TestAPodThatIsNotStartedHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, r := newTracker(t, newPDB(2)), newWaiter("n", 0)
-		l.mustReserve(t, "a")
-		l.allows(t, r)
-		l.waitFor(r, 1)
-		if l.update(disrupting(1, "a")); r.woken() {
-			t.Error("woken while an eviction is in flight")
-		}
-		if l.release("x/b", "a", Accepted); !r.woken() {
-			t.Error("not woken by the answer")
-		}
-	})
-}
-
-func TestEndOfADemandWakesNoDrainIfNothingIsLeft(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, first, second := newTracker(t, newPDB(1)), newWaiter("a", 0), newWaiter("b", 0)
-		l.allows(t, first)
-		l.waitFor(first, 1)
-		l.allows(t, second)
-		l.waitFor(second, 1)
-		second.woken()
-		l.allows(t, first)
-		l.mustReserve(t, "a")
-		l.waitFor(first, -1)
-		if second.woken() {
-			t.Error("woken although nothing is left")
-		}
+		q, first, second := newQueue(t, newPDB(0)), drainUntil("a", time.Minute), drainUntil("b", time.Hour)
+		q.hand(first, queuedPod{name: "a", start: func() (time.Time, bool) { return time.Time{}, false }})
+		q.wait(second, "b")
+		q.tracker.update(newPDB(1))
+		q.expect("one disruption", "b")
 	})
 }
 
 func TestProbesAfterARefusalThatTheWatchDidNotShow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, r := newTracker(t, newPDB(2)), newWaiter("n", 0)
+		q, w := newQueue(t, newPDB(2)), drainUntil("n", 0)
 		pause := firstProbe
-		l.mustReserve(t, "a")
-		for range 12 {
-			l.release("x/b", "a", Blocked)
-			b, _ := l.budget("x/b", r)
+		q.wait(w, "a")
+		q.expect("at first", "a")
+		for i := range 12 {
+			q.release("a", Blocked)
+			b := q.view(w)
 			if b.Allowed > 0 {
 				t.Fatalf("allows %d after a refusal", b.Allowed)
 			}
@@ -362,23 +355,19 @@ func TestProbesAfterARefusalThatTheWatchDidNotShow(t *testing.T) {
 			if until < pause || until > pause+pause/4 {
 				t.Fatalf("probed after %v, want %v and up to a quarter more", until, pause)
 			}
-			if l.reserve("x/b", "a", false) {
-				t.Fatal("reserved without a pause")
-			}
-			elapse(until)
-			l.mustReserve(t, "a")
-			if l.reserve("x/b", "b", false) {
-				t.Fatal("reserved for two pods at once")
-			}
+			q.wait(w, "a", "b")
+			elapse(until - 1)
+			q.expect(fmt.Sprint("before the probe ", i))
+			elapse(1)
+			q.expect(fmt.Sprint("one pod is tried: ", i), "a")
 			pause = min(2*pause, lastProbe)
 		}
-		l.update(newPDB(1))
-		expectAllowed(t, l.allows(t, r), 0, "with one in flight, after a change")
-		l.release("x/b", "a", Deferred)
-		expectAllowed(t, l.allows(t, r), 1, "after a change")
-		l.mustReserve(t, "a")
-		l.release("x/b", "a", Blocked)
-		if b, _ := l.budget("x/b", r); time.Until(b.ProbeAt) > firstProbe+firstProbe/4 {
+		q.tracker.update(newPDB(1))
+		q.expect("with one in flight, after a change")
+		q.release("a", Deferred)
+		q.expect("after a change", "b")
+		q.release("b", Blocked)
+		if b := q.view(w); time.Until(b.ProbeAt) > firstProbe+firstProbe/4 {
 			t.Errorf("after a change the probe is only after %v", time.Until(b.ProbeAt))
 		}
 	})
@@ -387,20 +376,60 @@ func TestProbesAfterARefusalThatTheWatchDidNotShow(t *testing.T) {
 // TestProbesOfABudgetThatAllowsNothing: a refusal that agrees with the watch is no reason to probe soon.
 func TestProbesOfABudgetThatAllowsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, r := newTracker(t, newPDB(0)), newWaiter("n", 0)
+		q, w := newQueue(t, newPDB(0)), drainUntil("n", 0)
 		for range 5 {
-			b, _ := l.budget("x/b", r)
-			until := time.Until(b.ProbeAt)
+			until := time.Until(q.view(w).ProbeAt)
 			if until < lastProbe || until > lastProbe+lastProbe/4 {
 				t.Fatalf("probed after %v, want %v and up to a quarter more", until, lastProbe)
 			}
+			q.wait(w, "a")
 			elapse(until - 1)
-			if l.reserve("x/b", "a", false) {
-				t.Fatal("reserved before that")
-			}
+			q.expect("before that")
 			elapse(1)
-			l.mustReserve(t, "a")
-			l.release("x/b", "a", Blocked)
+			q.expect("then", "a")
+			q.release("a", Blocked)
 		}
 	})
+}
+
+// BenchmarkBudgetOfManyDrains evicts a pod of each of 1,000 drains that share a budget, which allows one at a time. Each
+// drain decides again when it has started, when it is woken, and when its pod was evicted.
+func BenchmarkBudgetOfManyDrains(b *testing.B) {
+	for b.Loop() {
+		l := newTracker(b, newPDB(0))
+		budget := l.find("x/b")
+		drains, left := make([]*waiter, 1000), make([]int, 1000)
+		started := -1
+		decide := func(i int) {
+			budget.view(drains[i])
+			c := &claim{drain: drains[i], deadline: drains[i].deadline(), blocked: left[i]}
+			for range left[i] {
+				c.pods = append(c.pods, queuedPod{name: "pod", start: func() (time.Time, bool) {
+					started = i
+					return time.Time{}, true
+				}})
+			}
+			budget.claim(drains[i], c)
+		}
+		woken := func() {
+			for i, w := range drains {
+				if w != nil && w.woken() {
+					decide(i)
+				}
+			}
+		}
+		for i := range drains {
+			drains[i], left[i] = drainUntil(fmt.Sprint(i), time.Duration(len(drains)-i)*time.Second), 3
+			decide(i)
+			woken()
+		}
+		for range 3 * len(drains) {
+			l.update(newPDB(1))
+			left[started]--
+			l.update(disrupting(0, "pod"))
+			budget.release("pod", Accepted)
+			decide(started)
+			woken()
+		}
+	}
 }

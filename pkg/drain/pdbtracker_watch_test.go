@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -31,9 +32,7 @@ func TestWhichDrainsAChangeWakes(t *testing.T) {
 	}{
 		{"nothing has changed", newPDB(0), newPDB(0), ""},
 		{"another client evicts a pod", newPDB(0), disrupting(0, "c"), ""},
-		{"one disruption wakes the drain with the earliest deadline", newPDB(0), newPDB(1), "a"},
-		{"two disruptions wake the same drain, which has two pods", newPDB(0), newPDB(2), "a"},
-		{"more disruptions wake the same drain: the next one is woken after its reservation", newPDB(0), newPDB(9), "a"},
+		{"the budget itself starts what it allows", newPDB(0), newPDB(9), ""},
 		{"the budget is no longer satisfied: pods that are not Ready are blocked now", newPDB(0), newPDB(-1), "abc"},
 		{"the budget is satisfied again", newPDB(-1), newPDB(0), "abc"},
 		{"unhealthyPodEvictionPolicy changes to AlwaysAllow", newPDB(0), lenient, "abc"},
@@ -41,16 +40,16 @@ func TestWhichDrainsAChangeWakes(t *testing.T) {
 		{"the selector changes", newPDB(0), reselecting, "abc"},
 	} {
 		virtual(t, tt.name, func(t *testing.T) {
-			l := newTracker(t, tt.from)
-			drains := []*waiter{newWaiter("c", 3*time.Minute), newWaiter("b", 2*time.Minute), newWaiter("a", time.Minute)}
+			q := newQueue(t, tt.from)
+			drains := []*waiter{drainUntil("c", 3*time.Minute), drainUntil("b", 2*time.Minute), drainUntil("a", time.Minute)}
 			for i, r := range drains { // c waits with none of its pods, yet wants to know
-				l.allows(t, r)
-				l.waitFor(r, i)
+				q.wait(r, []string{"1", "2"}[:i]...)
 			}
+			elapse(2 * wakePause)
 			for _, r := range drains {
 				r.woken()
 			}
-			l.update(tt.news)
+			q.tracker.update(tt.news)
 			got := ""
 			for _, r := range slices.Backward(drains) {
 				if r.woken() {
@@ -67,9 +66,9 @@ func TestWhichDrainsAChangeWakes(t *testing.T) {
 func TestADeletedBudgetBlocksNothing(t *testing.T) {
 	for _, gone := range []any{newPDB(0), cache.DeletedFinalStateUnknown{Key: "x/b", Obj: newPDB(0)}} {
 		synctest.Test(t, func(t *testing.T) {
-			l, r := newTracker(t, newPDB(0)), newWaiter("n", 0)
-			l.allows(t, r)
-			l.waitFor(r, 1)
+			q, r := newQueue(t, newPDB(0)), drainUntil("n", 0)
+			l := q.tracker
+			q.wait(r, "a")
 			r.woken()
 			before := l.generation.Load()
 			l.delete(gone)
@@ -79,16 +78,34 @@ func TestADeletedBudgetBlocksNothing(t *testing.T) {
 			if l.generation.Load() == before {
 				t.Error("the generation is the same")
 			}
-			if _, ok := l.budget("x/b", r); ok || !l.reserve("x/b", "a", false) || len(l.budgetsOf("x", map[string]string{"app": "web"})) > 0 {
+			if l.find("x/b") != nil || !q.last("a") || len(l.budgetsOf("x", map[string]string{"app": "web"})) > 0 {
 				t.Error("it still blocks pods")
 			}
-			l.release("x/b", "a", Accepted) // of a budget that is not known any more
-			l.waitFor(r, 1)
 			if len(l.pdbs) > 0 {
 				t.Errorf("budgets are left: %v", l.pdbs)
 			}
 		})
 	}
+}
+
+// TestManyDrainsThatStartWakeEachOtherRarely: each makes those before it decide again.
+func TestManyDrainsThatStartWakeEachOtherRarely(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, first, woken := newQueue(t, newPDB(0)), drainUntil("first", time.Minute), 0
+		q.wait(first, "a")
+		for i := range 100 {
+			q.wait(drainUntil(fmt.Sprint(i), time.Hour), "b")
+			if elapse(10 * time.Millisecond); first.woken() {
+				woken++
+			}
+		}
+		if elapse(wakePause); first.woken() {
+			woken++
+		}
+		if b := q.view(first); woken < 2 || woken > 3 || b.PodsOnLaterNodes != 100 {
+			t.Errorf("woken %d times, and sees %d pods", woken, b.PodsOnLaterNodes)
+		}
+	})
 }
 
 func TestOtherObjectsAreIgnored(t *testing.T) {
@@ -168,7 +185,7 @@ func TestBudgetThatCannotBeCalculated(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := newTracker(t, trimmed.(*policyv1.PodDisruptionBudget))
-	b, _ := l.budget("x/b", newWaiter("n", time.Hour))
+	b := l.find("x/b").view(drainUntil("n", time.Hour))
 	const want = "wait a misconfigured-budget x/b; again 9m30s"
 	given{budgets: onlyBudget(b)}.expect(t, "never", 0, want, guarded("a"))
 	budgets := budgetSet{byName: onlyBudget(b)}

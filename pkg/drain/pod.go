@@ -82,7 +82,7 @@ type record struct {
 	pod               Pod
 	ignoresBudgets    bool // the API server does not check its budgets
 	needsTaint        bool // its DaemonSet creates it again unless the node has our taint
-	returns           bool // it tolerates our taint, or names its node: its controller may put it back
+	returns           bool // its controller may put it back on the node (mayReturn)
 	created           time.Time
 	owner             string   // its namespace, and the UID of its controller; empty if it does not return
 	repelled          bool     // no scheduler that sees our taint binds it to the node
@@ -107,7 +107,7 @@ func (r *rules) record(p *corev1.Pod) *record {
 	leaves := kept.pod.StayReason == ""
 	kept.needsTaint = leaves && isDaemon(p)
 	if leaves && !isDaemon(p) {
-		kept.owner, kept.created, kept.returns = ownerOf(p), p.CreationTimestamp.Time, r.toleratesTaint(p) || namesNode(p)
+		kept.owner, kept.created, kept.returns = ownerOf(p), p.CreationTimestamp.Time, r.mayReturn(p)
 		kept.repelled = !kept.returns && r.Taint.Effect != corev1.TaintEffectPreferNoSchedule
 	}
 	if kept.needsTaint || kept.pod.StayReason == DaemonSet || kept.pod.StayReason == Mirror {
@@ -212,11 +212,26 @@ func (r *rules) tolerates(p *corev1.Pod) bool {
 	return r.Taint.Effect == corev1.TaintEffectPreferNoSchedule || r.toleratesTaint(p)
 }
 
+// mayReturn reports whether the controller of a pod may put the next one on the node, although the node is being
+// drained: the pod names the node, or tolerates what keeps other pods away. That is our taint, or the cordon if the
+// taint has no such effect (node.Config.Validate).
+func (r *rules) mayReturn(p *corev1.Pod) bool {
+	if r.Taint.Effect == corev1.TaintEffectPreferNoSchedule {
+		cordon := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
+		return tolerates(p, cordon) || namesNode(p)
+	}
+	return r.toleratesTaint(p) || namesNode(p)
+}
+
 func (r *rules) toleratesTaint(p *corev1.Pod) bool {
 	taint := r.Taint
 	if r.TaintValue != nil {
 		taint.Value = cmp.Or(r.TaintValue(p.Spec.NodeName), taint.Value)
 	}
+	return tolerates(p, taint)
+}
+
+func tolerates(p *corev1.Pod, taint corev1.Taint) bool {
 	return slices.ContainsFunc(p.Spec.Tolerations, func(t corev1.Toleration) bool {
 		return t.ToleratesTaint(klog.Background(), &taint, false)
 	})

@@ -53,28 +53,32 @@ func (a *removals) report() Report {
 	return Report{Total: len(a.seen), Forced: len(a.forced)}
 }
 
-// start calls remove in a goroutine as soon as the Drainer has a free slot. The goroutine ends with the
-// request; a pod that waits has none. A member of a group that is removed so does not wait for its turn.
-func (a *removals) start(ctx context.Context, removal Removal, remove func(context.Context, Removal)) {
-	if queueing, ok := a.enqueue(ctx, removal); ok {
+// start calls remove in a goroutine as soon as the Drainer has a free slot, unless the pod is not as it was when the
+// removal was decided. The goroutine ends with the request; a pod that waits for anything else has none. A member of a
+// group that is removed so does not wait for its turn. Removals are passed as pointers: they are large, and thousands
+// of goroutines may wait for a slot, each with its stack.
+func (a *removals) start(ctx context.Context, removal *Removal, remove func(context.Context, *Removal)) (ok bool) {
+	queueing, ok := a.enqueue(ctx, removal)
+	if ok {
 		a.workers.Go(func() {
-			a.run(ctx, queueing, removal, func(ctx context.Context, removal Removal) {
-				if pod := removal.Pod; pod.HandOver.Kind != "" {
-					defer a.drainer.turns.remove(pod.Namespace)()
+			a.run(ctx, queueing, removal, func(ctx context.Context, removal *Removal) {
+				if removal.Pod.HandOver.Kind != "" {
+					defer a.drainer.turns.remove(removal.Pod.Namespace)()
 				}
 				remove(ctx, removal)
 			})
 		})
 	}
+	return ok
 }
 
 // enqueue records that a removal is started. It returns a context that ends when the removal is to be decided again,
-// and false if one is under way already.
-func (a *removals) enqueue(ctx context.Context, removal Removal) (queueing context.Context, ok bool) {
+// and false if another one was started since the removal was decided.
+func (a *removals) enqueue(ctx context.Context, removal *Removal) (queueing context.Context, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	try := a.tries[removal.Pod.UID]
-	if try.Last == Sent {
+	if try.Last == Sent || try != removal.Pod.Try {
 		return nil, false
 	}
 	try.Last, try.Next = Sent, time.Time{}
@@ -83,11 +87,18 @@ func (a *removals) enqueue(ctx context.Context, removal Removal) (queueing conte
 	return queueing, true
 }
 
+// hasChanged reports whether the removal of the pod was tried since it was decided about.
+func (a *removals) hasChanged(pod Pod) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.tries[pod.UID] != pod.Try
+}
+
 // run calls remove when the Drainer has a free slot.
 func (a *removals) run(
-	ctx, queueing context.Context, removal Removal, remove func(context.Context, Removal),
+	ctx, queueing context.Context, removal *Removal, remove func(context.Context, *Removal),
 ) {
-	a.handOvers.report(removal.Pod)
+	a.handOvers.report(&removal.Pod)
 	slots := a.drainer.slots.of(removal)
 	granted := slots.acquire(queueing, a.target().Deadline)
 	a.mu.Lock()
@@ -119,13 +130,13 @@ func (a *removals) requeue() {
 }
 
 // giveUp records that a request got no slot, and wakes the drain. After a last eviction the pod is deleted.
-func (a *removals) giveUp(ctx context.Context, removal Removal) {
-	a.release(removal, None)
+func (a *removals) giveUp(ctx context.Context, removal *Removal) {
+	a.release(*removal, None)
 	if ctx.Err() != nil {
 		return
 	}
 	try := removal.Pod.Try
-	if removal.LastCall && !time.Now().Before(removal.Until) {
+	if removal.Kind == LastEviction && !time.Now().Before(removal.Until) {
 		try = Try{Last: Deferred, Eviction: true, Message: "too many evictions are in flight"}
 	}
 	a.mu.Lock()
@@ -134,7 +145,8 @@ func (a *removals) giveUp(ctx context.Context, removal Removal) {
 	a.wakeUp()
 }
 
-func (a *removals) evict(ctx context.Context, removal Removal) {
+func (a *removals) evict(ctx context.Context, queued *Removal) {
+	removal := *queued
 	err := a.drainer.remover.evict(ctx, removal)
 	outcome, message := evictionOutcome(err)
 	outcome, message, err = a.verifyGone(ctx, removal.Pod, outcome, message, err)
@@ -147,7 +159,8 @@ func (a *removals) evict(ctx context.Context, removal Removal) {
 	a.finish(ctx, removal, outcome, message, err)
 }
 
-func (a *removals) forceDelete(ctx context.Context, removal Removal) {
+func (a *removals) forceDelete(ctx context.Context, queued *Removal) {
+	removal := *queued
 	err := a.drainer.remover.delete(ctx, removal)
 	outcome, message := deletionOutcome(err)
 	outcome, message, err = a.verifyGone(ctx, removal.Pod, outcome, message, err)
@@ -236,6 +249,8 @@ func (a *removals) finish(ctx context.Context, removal Removal, outcome Outcome,
 // release ends the reservations of a removal.
 func (a *removals) release(removal Removal, outcome Outcome) {
 	for _, name := range removal.disrupts() {
-		a.drainer.pdbs.release(name, removal.Pod.Name, outcome)
+		if t := a.drainer.pdbs.find(name); t != nil {
+			t.release(removal.Pod.Name, outcome)
+		}
 	}
 }

@@ -13,9 +13,6 @@ import (
 )
 
 const (
-	// contentionPause is the longest pause before a drain decides again because another one was faster to
-	// reserve the disruption. Usually the answer to that one's eviction wakes it before.
-	contentionPause = time.Second
 	// budgetWait is the part of the time until the first deletion for which a drain waits for the list of
 	// PodDisruptionBudgets. Then it starts without: the API server checks them for every eviction.
 	budgetWait = 10
@@ -36,6 +33,7 @@ type run struct {
 	wakeAt   time.Time // when wait returns at the latest; zero if it is not set
 
 	owners       *Owners
+	lateSince    time.Time         // since when a pod that comes is late: the cordon, if the node could be cordoned
 	tierSince    map[int]time.Time // when each tier has started for the first time
 	grantedUntil time.Time         // when the last grace period ends that was granted before the deadline
 	deadSince    time.Time         // since when the drain knows that the kubelet is dead; zero if it is not
@@ -57,7 +55,7 @@ type selection struct {
 func newRun(d *Drainer, t Target) (*run, error) {
 	r := &run{
 		drainer: d, node: t, started: time.Now(), cancel: func() {}, unsubscribe: func() {},
-		waiter:     &waiter{name: t.Name, deadline: t.Deadline, changed: make(chan struct{}, 1)},
+		waiter:     newWaiter(t.Name, t.Deadline),
 		selections: map[string]selection{}, budgetsRead: map[string]struct{}{},
 		owners: t.Earlier.clone(), tierSince: map[int]time.Time{},
 		volumes: &nodeVolumes{tracker: d.volumes, drainer: d, node: t.Name, bound: map[string]string{}},
@@ -78,9 +76,9 @@ func newRun(d *Drainer, t Target) (*run, error) {
 	return r, nil
 }
 
-// start watches the pods of the node, and returns when they have been listed once, and the budgets as well if
+// watch watches the pods of the node, and returns when they have been listed once, and the budgets as well if
 // that does not take too long; or at the end of the drain.
-func (r *run) start(ctx context.Context) error {
+func (r *run) watch(ctx context.Context) error {
 	watching, cancel := context.WithCancel(ctx)
 	r.cancel = cancel
 	r.workers.Go(func() { retry.Watch(watching, r.pods.informer) })
@@ -95,14 +93,15 @@ func (r *run) start(ctx context.Context) error {
 
 // end is when the drain is over, whatever is left.
 func (r *run) end() time.Time {
-	t := schedule{deadline: r.waiter.deadline, started: r.started, grantedUntil: r.grantedUntil}
+	t := schedule{deadline: r.waiter.deadline(), started: r.started, grantedUntil: r.grantedUntil}
 	return t.end()
 }
 
-// stop ends the watch, gives up the demands on budgets, and waits for requests in flight.
-func (r *run) stop() {
+// stop ends the watch and the requests in flight, so that none outlives the drain. No budget starts another one.
+func (r *run) stop(cancelRequests func()) {
+	r.claim(nil)
+	cancelRequests()
 	r.cancel()
-	r.drainer.pdbs.setDemand(r.waiter, r.budgetsRead, demands{})
 	r.unsubscribe()
 	r.workers.Wait()
 	r.removals.workers.Wait()
@@ -131,7 +130,7 @@ func (r *run) awaitBudgets(ctx context.Context) error {
 
 // firstDeletion is the earliest of the pods' latest deletions, or the deadline; zero if no pod must leave.
 func (r *run) firstDeletion() (first time.Time) {
-	t := schedule{since: r.node.Since, deadline: r.waiter.deadline, policy: r.drainer.policy}
+	t := schedule{since: r.node.Since, deadline: r.waiter.deadline(), policy: r.drainer.policy}
 	for _, rec := range r.pods.list() {
 		if rec.pod.StayReason != "" {
 			continue
@@ -149,7 +148,7 @@ func (r *run) firstDeletion() (first time.Time) {
 // target is the node with its current deadline.
 func (r *run) target() Target {
 	t := r.node
-	t.Deadline = r.drainer.pdbs.deadlineOf(r.waiter)
+	t.Deadline = r.waiter.deadline()
 	return t
 }
 
@@ -160,7 +159,7 @@ func (r *run) decide(ctx context.Context, records []*record) Step {
 		Unreachable: r.drainer.rules.Unreachable(r.node.Name), DeadSince: r.observeKubelet(), TierSince: r.tierSince,
 		Budgets: map[string]Budget{}, SchedulerWait: r.drainer.delay.wait(), TurnsTaken: map[string]bool{},
 	}
-	r.owners.add(records, r.node.Since, r.waiter.deadline)
+	r.classify(records)
 	leaving := make(map[string]struct{}, len(records))
 	untainted, volumesAreIdle := r.isUntainted(), true
 	for _, rec := range records {
@@ -189,13 +188,25 @@ func (r *run) decide(ctx context.Context, records []*record) Step {
 	}
 	s.GrantedUntil = r.removals.grantedUntil(leaving)
 	r.grantedUntil = s.GrantedUntil
-	step := Decide(s, time.Now(), r.waiter.deadline, r.drainer.policy)
+	step := Decide(s, time.Now(), r.waiter.deadline(), r.drainer.policy)
 	r.volumes.setEmpty(step.Empty)
 	if _, started := r.tierSince[step.Tier]; !started && len(step.Left) > 0 {
 		r.tierSince[step.Tier] = time.Now()
 		r.waiter.wakeUp() // what this tier waits for counts from now
 	}
 	return step
+}
+
+// classify tells pods that were on the node from those that came late.
+func (r *run) classify(records []*record) {
+	if r.lateSince.IsZero() {
+		r.lateSince = r.node.Since
+		if r.node.Untainted { // the API server has not answered until now
+			r.lateSince = time.Now()
+		}
+	}
+	t := schedule{since: r.node.Since, deadline: r.waiter.deadline()}
+	r.owners.add(records, r.lateSince, t.since.Add(t.half()))
 }
 
 // isReplaced reports whether another Node has the name of the node that is drained.
@@ -254,54 +265,16 @@ func (r *run) budgetsOf(rec *record, budgets map[string]Budget) []string {
 	var names []string
 	for _, name := range s.budgets {
 		if _, read := budgets[name]; !read {
-			b, ok := pdbs.budget(name, r.waiter)
-			if !ok {
+			t := pdbs.find(name)
+			if t == nil {
 				continue // it was deleted just now
 			}
-			budgets[name] = b
+			budgets[name] = t.view(r.waiter)
 			r.budgetsRead[name] = struct{}{}
 		}
 		names = append(names, name)
 	}
 	return names
-}
-
-// act starts the calls, evictions and deletions of the step, and reports to the pdbTracker which pods wait for which
-// budget. Evictions come first: a deletion needs no disruption that a budget allows. Each answer of the API server
-// wakes the drain.
-func (r *run) act(ctx context.Context, step Step) {
-	pdbs, d := r.drainer.pdbs, demands{waiting: map[string]int{}, blocked: map[string]int{}}
-	postpone := func(pod Pod, reason WaitReason) {
-		d.add(Waiting{Pod: pod, Reason: reason})
-		r.wakeBy(time.Now().Add(contentionPause))
-	}
-	for _, release := range step.Release {
-		if lost := r.removals.handOvers.start(ctx, release); lost != "" {
-			postpone(release.Removal.Pod, lost)
-		} else if release.Evict {
-			r.owners.tell(release.Removal.Pod.UID)
-		}
-	}
-	for _, removal := range step.Evict {
-		if removal.Budget != "" && !pdbs.reserve(removal.Budget, removal.Pod.Name, removal.LastCall) {
-			postpone(removal.Pod, BlockedByBudget)
-			continue
-		}
-		r.owners.tell(removal.Pod.UID)
-		r.removals.start(ctx, removal, r.removals.evict)
-	}
-	for _, removal := range step.Delete {
-		if !pdbs.reserveForced(removal.disrupts(), removal.Pod.Name, removal.Early) {
-			postpone(removal.Pod, Misconfigured) // blocked, and not to be evicted
-			continue
-		}
-		r.owners.tell(removal.Pod.UID)
-		r.removals.start(ctx, removal, r.removals.forceDelete)
-	}
-	for _, w := range step.Wait {
-		d.add(w)
-	}
-	pdbs.setDemand(r.waiter, r.budgetsRead, d)
 }
 
 // needsRelist reports whether the pods must be listed now: the drain seems to be over, or the watch is
@@ -317,10 +290,8 @@ func (r *run) needsRelist(step Step) bool {
 	return true
 }
 
-// relist decides again by a fresh list from the API server. It returns false if there was no answer. The budgets are
-// free for other drains while the API server lists.
+// relist decides again by a fresh list from the API server. It returns false if there was no answer.
 func (r *run) relist(ctx context.Context) (Step, bool) {
-	r.drainer.pdbs.pause(r.waiter, r.budgetsRead)
 	records, err := r.pods.relist(ctx, r.end())
 	if err != nil {
 		if ctx.Err() == nil {
@@ -348,7 +319,7 @@ func (r *run) wait(ctx context.Context, again time.Time) error {
 	case <-timer:
 		return nil
 	case deadline := <-r.node.Tighter:
-		r.drainer.pdbs.tighten(r.waiter, deadline)
+		r.waiter.tighten(deadline)
 		r.removals.requeue()
 		r.removals.handOvers.cancel()
 		return nil

@@ -1,8 +1,9 @@
 package drain
 
 import (
-	"container/heap"
+	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
@@ -19,14 +20,15 @@ func newSlotPools() slotPools {
 	return slotPools{newSlots(concurrentRemovals), newSlots(concurrentRemovals), newSlots(concurrentRemovals)}
 }
 
-func (p slotPools) of(r Removal) *slots {
-	switch {
-	case !r.evicts():
-		return p.deletions
-	case r.LastCall:
+func (p slotPools) of(r *Removal) *slots {
+	switch r.Kind {
+	case Eviction:
+		return p.evictions
+	case LastEviction:
 		return p.lastCalls
+	case Deletion, EarlyDeletion:
 	}
-	return p.evictions
+	return p.deletions
 }
 
 // slots bounds the requests in flight. A free slot goes to the request with the earliest deadline.
@@ -34,7 +36,7 @@ type slots struct {
 	mu      sync.Mutex
 	free    int
 	arrived int
-	waiting tickets
+	waiting []*ticket // in the order in which they get slots
 }
 
 func newSlots(n int) *slots { return &slots{free: n} }
@@ -49,7 +51,8 @@ func (s *slots) acquire(ctx context.Context, deadline time.Time) bool {
 	}
 	s.arrived++
 	t := &ticket{deadline: deadline, number: s.arrived, granted: make(chan struct{})}
-	heap.Push(&s.waiting, t)
+	i, _ := slices.BinarySearchFunc(s.waiting, t, (*ticket).compare)
+	s.waiting = slices.Insert(s.waiting, i, t)
 	s.mu.Unlock()
 	select {
 	case <-t.granted:
@@ -58,10 +61,10 @@ func (s *slots) acquire(ctx context.Context, deadline time.Time) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t.index < 0 {
-		s.grant()
+	if i, found := slices.BinarySearchFunc(s.waiting, t, (*ticket).compare); found {
+		s.waiting = slices.Delete(s.waiting, i, i+1)
 	} else {
-		heap.Remove(&s.waiting, t.index)
+		s.grant() // it was granted meanwhile
 	}
 	return false
 }
@@ -79,9 +82,8 @@ func (s *slots) grant() {
 		s.free++
 		return
 	}
-	if t, ok := heap.Pop(&s.waiting).(*ticket); ok {
-		close(t.granted)
-	}
+	close(s.waiting[0].granted)
+	s.waiting = slices.Delete(s.waiting, 0, 1)
 }
 
 // ticket is a request that waits for a slot.
@@ -89,39 +91,9 @@ type ticket struct {
 	deadline time.Time
 	number   int // in the order of arrival
 	granted  chan struct{}
-	index    int // in tickets; negative when it is granted
 }
 
-// tickets is a heap: the first is the one with the earliest deadline.
-type tickets []*ticket
-
-func (t tickets) Len() int { return len(t) }
-
-func (t tickets) Less(i, j int) bool {
-	if c := t[i].deadline.Compare(t[j].deadline); c != 0 {
-		return c < 0
-	}
-	return t[i].number < t[j].number
-}
-
-func (t tickets) Swap(i, j int) {
-	t[i], t[j] = t[j], t[i]
-	t[i].index, t[j].index = i, j
-}
-
-// Push is for heap.Push.
-func (t *tickets) Push(x any) {
-	if added, ok := x.(*ticket); ok {
-		added.index = len(*t)
-		*t = append(*t, added)
-	}
-}
-
-// Pop is for heap.Pop.
-func (t *tickets) Pop() any {
-	last := len(*t) - 1
-	removed := (*t)[last]
-	(*t)[last] = nil
-	*t, removed.index = (*t)[:last], -1
-	return removed
+// compare is negative if this request gets a slot before the other.
+func (t *ticket) compare(other *ticket) int {
+	return cmp.Or(t.deadline.Compare(other.deadline), cmp.Compare(t.number, other.number))
 }

@@ -158,21 +158,33 @@ type Step struct {
 
 // Removal is a pod to evict or delete.
 type Removal struct {
-	Pod      Pod
-	Grace    time.Duration // zero is the pod's own grace period
-	Budget   string        // of an eviction: the PodDisruptionBudget that it disrupts; may be empty
-	LastCall bool          // of an eviction: the pod is deleted if it is refused
-	Until    time.Time     // of an eviction: it is decided again if it cannot be sent by then; zero is never
-	Reason   ForceReason   // of a deletion, and of an eviction in spite of the pod's annotations
-	Early    bool          // of a deletion: it can be postponed
+	Pod    Pod
+	Kind   RemovalKind
+	Grace  time.Duration // zero is the pod's own grace period
+	Budget string        // of an eviction: the PodDisruptionBudget that it disrupts; may be empty
+	Until  time.Time     // of an eviction: it is decided again if it cannot be sent by then; zero is never
+	Reason ForceReason   // of a deletion, and of an eviction in spite of the pod's annotations
 }
+
+// RemovalKind is how a pod is removed.
+type RemovalKind int
+
+// The kinds of removals.
+const (
+	Eviction      RemovalKind = iota // it is repeated if it is refused
+	LastEviction                     // the pod is deleted if it is refused
+	Deletion                         // in spite of the pod's budget
+	EarlyDeletion                    // one that can be postponed
+)
+
+func (k RemovalKind) evicts() bool { return k == Eviction || k == LastEviction }
 
 // disrupts returns the budgets that the removal disrupts.
 func (r Removal) disrupts() []string {
 	switch {
 	case r.Budget != "":
 		return []string{r.Budget}
-	case r.Reason != "" && r.Pod.Ready && r.Pod.GraceEndsAt.IsZero():
+	case !r.Kind.evicts() && r.Pod.Ready && r.Pod.GraceEndsAt.IsZero():
 		return r.Pod.Budgets
 	}
 	return nil
@@ -180,9 +192,6 @@ func (r Removal) disrupts() []string {
 
 // CutsGrace reports whether the pod is given less than its own grace period.
 func (r Removal) CutsGrace() bool { return r.Grace > 0 && r.Grace < r.Pod.Grace }
-
-// evicts reports whether the removal is an eviction.
-func (r Removal) evicts() bool { return r.LastCall || r.Reason == "" }
 
 // ForceReason is why a pod is removed in spite of its budget or its annotations.
 type ForceReason string
@@ -206,6 +215,7 @@ type Waiting struct {
 	Budget  string    // that blocks the pod: NAMESPACE/NAME; two are joined by "and"
 	Webhook string    // that refuses the eviction
 	Message string    // the reason in words, with the budget's numbers
+	Then    *Release  // of a pod that its budget blocks: what follows when it allows that; nil if not that alone
 	Since   time.Time // when the pod began to wait for this
 }
 

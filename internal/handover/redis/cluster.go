@@ -178,7 +178,7 @@ func (v *clusterView) of(m *member) clusterNode {
 	return clusterNode{}
 }
 
-// target returns the replica of the pod that is to lead.
+// target returns the replica of the pod that is to lead. One that was lost a moment ago is waited for.
 func (v *clusterView) target(last bool) (*member, error) {
 	shard := &group{session: v.group.session, self: v.group.self}
 	var unknown *member
@@ -194,6 +194,12 @@ func (v *clusterView) target(last bool) (*member, error) {
 	}
 	if len(shard.others) == 0 && unknown != nil {
 		return nil, behind("%s is not in the cluster yet", unknown.Name)
+	}
+	if len(shard.others) == 0 {
+		own := v.myself().id
+		if err := v.checkLost(func(n clusterNode) bool { return n.leader == own }); err != nil {
+			return nil, err
+		}
 	}
 	targets, err := shard.targets(last)
 	if err != nil {
@@ -234,9 +240,15 @@ func (v *clusterView) checkWhole() error {
 			return err
 		}
 	}
+	return v.checkLost(func(clusterNode) bool { return true })
+}
+
+// checkLost returns an error if one of some nodes was lost a moment ago. A node is considered failed after its node
+// timeout only. Until its pod is created again, nothing else shows it.
+func (v *clusterView) checkLost(isOne func(clusterNode) bool) error {
 	for _, n := range v.nodes {
-		// A node is considered failed after its node timeout only. Until its pod is created again, nothing else shows it.
-		if (n.failed() || !n.linked) && v.group.at(n.address) == nil && time.Since(n.heard) < goneTimeout {
+		isLost := (n.failed() || !n.linked) && v.group.at(n.address) == nil && time.Since(n.heard) < goneTimeout
+		if isLost && isOne(n) {
 			return behind("the node at %s was lost a moment ago", n.host)
 		}
 	}

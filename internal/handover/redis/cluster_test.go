@@ -8,6 +8,28 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/handover"
 )
 
+// TestLostReplicaOfCluster expects that a leader waits for its only replica, whose pod was evicted a moment before.
+func TestLostReplicaOfCluster(t *testing.T) {
+	for name, tt := range map[string]struct {
+		age  time.Duration
+		want handover.Outcome
+	}{
+		"lost a moment ago": {time.Second, handover.GroupBehind}, "not expected back ever": {time.Hour, handover.NoReplica},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFakes()
+			f.servers[leaderAt] = f.answering(inCluster("a 10.0.0.1:6379@16379 myself,master - 0 0 1 connected 0-16383\n"+
+				fmt.Sprintf("c 10.0.0.9:6379@16379 slave a 0 %d 1 disconnected\n", time.Now().Add(-tt.age).UnixMilli()),
+				"role:master\n"))
+			r := request()
+			r.Peers = nil
+			if answer := f.release(t, r); answer.Outcome != tt.want {
+				t.Errorf("got %+v, want %s", answer, tt.want)
+			}
+		})
+	}
+}
+
 // TestNewcomerOfCluster expects that a leader waits for a pod of its StatefulSet that has just started: it may be its
 // replica, and neither of them knows that yet.
 func TestNewcomerOfCluster(t *testing.T) {

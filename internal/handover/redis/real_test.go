@@ -83,7 +83,9 @@ func (f *fixture) release(s *redisserver.Server, leaving ...*redisserver.Server)
 		}
 		switch {
 		case answer.Go && moved.Leader != "":
-			moved.Go = true
+			if moved.Go = true; moved.Outcome == handover.GroupBehind { // Another member did not answer then.
+				moved.Outcome = answer.Outcome
+			}
 			return moved
 		case answer.Go:
 			return answer

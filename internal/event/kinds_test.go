@@ -35,14 +35,14 @@ func TestSource(t *testing.T) {
 		if events[0].Kind == event.Notice {
 			continue
 		}
-		source, detailTypes := event.Source(events[0].Kind)
+		source, detailTypes, _ := events[0].Kind.Source()
 		if source != envelope.Source || !slices.Contains(detailTypes, envelope.DetailType) {
 			t.Errorf("%s has %q, %q; Source returns %q, %q", file, envelope.Source, envelope.DetailType, source, detailTypes)
 		}
 		shown[envelope.DetailType] = true
 	}
 	for _, k := range event.Kinds() {
-		source, detailTypes := event.Source(k)
+		source, detailTypes, _ := k.Source()
 		if without := k == event.Notice || k == event.TestNotification; (source == "") != without {
 			t.Errorf("%s has the source %q", k, source)
 		}

@@ -2,7 +2,6 @@ package agent_test
 
 import (
 	"context"
-	"sync"
 	"testing"
 	"time"
 
@@ -28,16 +27,11 @@ func alarmOn(f *fixture) queue.Message {
 		`"ALARM"},"configuration":{"metrics":[{"metricStat":{"metric":{"dimensions":{"InstanceId":"`+instance+`"}}}}]}}`)
 }
 
-func drainRequest(f *fixture) queue.Message {
-	return fromBridge(f, "node-drainer.io", "Drain Request", `{"instance-id":"`+instance+`"}`)
-}
-
-// TestAlarmsAndRequests: the steps for events that a user has sent, or an alarm of theirs.
-func TestAlarmsAndRequests(t *testing.T) {
+// TestAlarms: the steps for an alarm on an instance.
+func TestAlarms(t *testing.T) {
 	t.Parallel()
 	const marked = "mark " + instance + " unhealthy"
 	alarmIs := func(a answer[bool]) given { return func(f *fixture) { f.alarm = a } }
-	onDemand := ec2State(running)
 	for _, tt := range []struct {
 		name    string
 		given   given
@@ -64,20 +58,42 @@ func TestAlarmsAndRequests(t *testing.T) {
 			[]string{marked},
 			agent.Replaced, "",
 		},
-		{"request", onDemand, drainRequest, drainedWithoutHook("1h0m0s"), agent.Drained, ""},
 		{
-			"request, configured to be ignored", func(f *fixture) { f.cfg.Events.Request = event.Ignore },
-			drainRequest, nil, "", "ignored request of " + instance + ": events of this kind are configured to be ignored",
+			"alarm, configured to replace, that ends before the instance is set to Standby", with(
+				stateIs(changes(inService, 4*time.Minute, standby)), alarmIs(changes(true, 3*time.Minute, false)),
+				func(f *fixture) { f.cfg.Events.Alarm = event.Replace },
+			), alarmOn,
+			[]string{marked},
+			agent.Unconfirmed, "",
 		},
 		{
-			"request, and the group is not known for a while", fails("group", 3, errOutage),
-			drainRequest, drainedWithoutHook("1h0m1s..1h0m3s"), agent.Drained, "",
+			"the same, and CloudWatch does not answer for a while", with(
+				stateIs(changes(inService, 4*time.Minute, standby)), func(f *fixture) {
+					f.cfg.Events.Alarm = event.Replace
+					f.alarm = func(after time.Duration) (bool, error) {
+						if after > 3*time.Minute && after < 6*time.Minute {
+							return false, errOutage
+						}
+						return true, nil
+					}
+				},
+			), alarmOn,
+			append([]string{marked}, drainedWithoutHook("1h0m0s..1h4m16s")...),
+			agent.Drained, "",
 		},
 		{
-			"request, configured to replace: done when the instance has left the group", with(
+			"alarm, configured to be ignored", func(f *fixture) { f.cfg.Events.Alarm = event.Ignore },
+			alarmOn, nil, "", "ignored alarm of " + instance + ": events of this kind are configured to be ignored",
+		},
+		{
+			"alarm, and the group is not known for a while", fails("group", 3, errOutage),
+			alarmOn, drainedWithoutHook("1h0m1s..1h0m3s"), agent.Drained, "",
+		},
+		{
+			"alarm, configured to replace: done when the instance has left the group", with(
 				stateIs(changes(terminating, 20*time.Minute, inNoGroup)),
-				func(f *fixture) { f.cfg.Events.Request = event.Replace },
-			), drainRequest,
+				func(f *fixture) { f.cfg.Events.Alarm = event.Replace },
+			), alarmOn,
 			[]string{marked},
 			agent.Replaced, "",
 		},
@@ -95,30 +111,10 @@ func TestAlarmsAndRequests(t *testing.T) {
 	}
 }
 
-// TestAlarmsTakeTurns: an alarm waits until the request before it is acted on, and both are in one group.
-func TestAlarmsTakeTurns(t *testing.T) {
-	inBubble(t, ec2State(running), func(t *testing.T, f *fixture) {
-		f.drainTakes = 10 * time.Minute
-		a := f.agent()
-		var handled sync.WaitGroup
-		handled.Go(func() { mustHandle(t, f, a, drainRequest) })
-		time.Sleep(time.Second)
-		handled.Go(func() { mustHandle(t, f, a, alarmOn) })
-		time.Sleep(5 * time.Minute)
-		if n := len(f.did("cordon")); n != 1 {
-			t.Errorf("%d events are acted on at the same time; steps %q", n, f.did(""))
-		}
-		handled.Wait()
-		if n := len(f.did("cordon")); n != 2 {
-			t.Errorf("%d events were acted on, want 2; steps %q", n, f.did(""))
-		}
-	})
-}
-
 // TestAwaitDeparture: while the terminating hook of a replaced instance is held for hours, the agent asks for its state
 // less and less often.
 func TestAwaitDeparture(t *testing.T) {
-	replace := func(f *fixture) { f.cfg.Events.Request = event.Replace }
+	replace := func(f *fixture) { f.cfg.Events.Alarm = event.Replace }
 	inBubble(t, replace, func(t *testing.T, f *fixture) {
 		const leaves = 12 * time.Hour
 		asked, state := 0, changes(terminating, leaves, inNoGroup)
@@ -126,17 +122,17 @@ func TestAwaitDeparture(t *testing.T) {
 			asked++
 			return state(after)
 		}
-		mustHandle(t, f, f.agent(), drainRequest)
+		mustHandle(t, f, f.agent(), alarmOn)
 		if late := f.after() - leaves; asked > 200 || late < 0 || late > 10*time.Minute {
 			t.Errorf("asked %d times, and noticed the departure after %v", asked, late)
 		}
 	})
 }
 
-// TestReplacedInstanceThatDoesNotLeave: the next request of the group does not wait for it for ever.
+// TestReplacedInstanceThatDoesNotLeave: the next alarm of the group does not wait for it for ever.
 func TestReplacedInstanceThatDoesNotLeave(t *testing.T) {
 	t.Parallel()
-	replace := func(f *fixture) { f.cfg.Events.Request = event.Replace }
+	replace := func(f *fixture) { f.cfg.Events.Alarm = event.Replace }
 	for _, tt := range []struct {
 		name  string
 		state answer[autoscaling.State]
@@ -159,7 +155,7 @@ func TestReplacedInstanceThatDoesNotLeave(t *testing.T) {
 		each(t, tt.name, with(replace, stateIs(tt.state)), func(t *testing.T, f *fixture) {
 			ctx, cancel := contextFor(t, 100*time.Hour)
 			defer cancel()
-			if err := f.agent().Handle(ctx, drainRequest(f)); err != nil || f.after() > tt.most {
+			if err := f.agent().Handle(ctx, alarmOn(f)); err != nil || f.after() > tt.most {
 				t.Errorf("ended after %v with %v", f.after(), err)
 			}
 			f.wantOutcome(t, agent.Replaced)
