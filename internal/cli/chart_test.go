@@ -41,30 +41,8 @@ func property(o *option) map[string]any {
 	if o.many {
 		p = map[string]any{"type": "array", "items": p}
 	}
-	p["description"] = fmt.Sprintf("%s (%s, %s)", o.help, o.flag(), o.variable())
+	p["description"] = fmt.Sprintf("%s (%s, %s)", o.text(), o.flag(), o.variable())
 	return p
-}
-
-// rolloutOptions returns the options that a CronJob can set: it runs no trigger nodes.
-func (p *program) rolloutOptions() (all []*option) {
-	for _, s := range p.sections {
-		if s.reach != forNodes && s.reach != forWatch {
-			all = append(all, s.options...)
-		}
-	}
-	return all
-}
-
-// chartWatchOptions returns the options that the Deployment of the watch can set. The chart itself sets two.
-func (p *program) chartWatchOptions() (all []*option) {
-	for _, s := range p.sections {
-		for _, o := range s.options {
-			if s.reaches(opWatch) && o.name != "lease" && o.name != "listen" {
-				all = append(all, o)
-			}
-		}
-	}
-	return all
 }
 
 // TestChartOptions: values.schema.json has each flag of a rollout as an option of a CronJob, each flag of a watch as one
@@ -72,15 +50,17 @@ func (p *program) chartWatchOptions() (all []*option) {
 func TestChartOptions(t *testing.T) {
 	properties := map[string]any{}
 	p := newProgram(nil, nil, nil)
-	p.commands() // adds the flags, which puts the helps in order
-	for _, o := range p.rolloutOptions() {
+	for _, o := range p.options(opRun) {
 		properties[camel(o.name)] = property(o)
 	}
 	if err := chart.HoldDefinition("options", chart.Object(properties), *update); err != nil {
 		t.Error(err)
 	}
 	properties = map[string]any{}
-	for _, o := range p.chartWatchOptions() {
+	for _, o := range p.options(opWatch) {
+		if o.name == "lease" || o.name == "listen" { // which the chart itself sets
+			continue
+		}
 		properties[camel(o.name)] = property(o)
 	}
 	if err := chart.HoldDefinition("watchOptions", chart.Object(properties), *update); err != nil {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,6 +19,7 @@ import (
 	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
 	awseks "github.com/aws/aws-sdk-go-v2/service/eks"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -34,13 +33,15 @@ import (
 	"github.com/node-drainer/node-drainer/internal/ec2"
 	"github.com/node-drainer/node-drainer/internal/nodegroup"
 	"github.com/node-drainer/node-drainer/internal/rollout"
+	"github.com/node-drainer/node-drainer/internal/rollout/plan"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
-// How long Kubernetes and the instance metadata may take to answer at the start.
+// How long Kubernetes, the credentials and the instance metadata may take to answer at the start.
 const (
-	clusterTimeout  = 10 * time.Second
-	metadataTimeout = 500 * time.Millisecond
+	clusterTimeout     = 10 * time.Second
+	credentialsTimeout = time.Minute
+	metadataTimeout    = 500 * time.Millisecond
 )
 
 // reader reads groups from Auto Scaling, what their instances are launched from, from EC2, and alarms.
@@ -72,18 +73,18 @@ type writer struct {
 
 // clients are those of AWS and Kubernetes, and the configuration completed from them.
 type clients struct {
-	config rollout.Config
-	reader rollout.Reader
+	config plan.Config
+	reader plan.Reader
 	writer writer
 	starts *nodegroup.Writer // nil unless managed node groups are updated
-	view   rollout.Cluster   // nil without Kubernetes.
+	view   plan.Cluster      // nil without Kubernetes.
 	close  func()
 
-	silence    *time.Timer          // prints a note unless AWS answers
+	silence    *time.Timer          // prints a note unless AWS answers the first request
 	kubernetes kubernetes.Interface // nil without Kubernetes.
 }
 
-// connect makes the clients. An operation that shows no nodes does without Kubernetes.
+// connect makes the clients. An operation that neither shows nor changes nodes does without Kubernetes.
 func (e *executor) connect(ctx context.Context, op operation) (*clients, error) {
 	settings := e.settings.cloud
 	settings.AnswerTimeout = time.Minute
@@ -94,16 +95,14 @@ func (e *executor) connect(ctx context.Context, op operation) (*clients, error) 
 	cfg.Retryer = newRetryer
 	e.aws = cfg
 	if op != opWatch { // which does not exit because of AWS
-		if _, err := cfg.Credentials.Retrieve(ctx); err != nil {
-			return nil, fmt.Errorf("get AWS credentials (AWS_PROFILE, aws sso login or aws configure): %w", err)
+		if err := e.getCredentials(ctx, cfg); err != nil {
+			return nil, err
 		}
 	}
 	c := &clients{config: e.settings.config(), close: func() {}}
-	c.silence = time.AfterFunc(e.patience, func() {
-		_, _ = fmt.Fprintf(e.stderr, "trigger: no answer yet from AWS in Region %s; still trying\n", cfg.Region)
-	})
 	metadata := cfg
-	cfg.HTTPClient = answering{cfg.HTTPClient, c.silence}
+	answers := e.newAnswering(cfg)
+	cfg.HTTPClient, c.silence = answers, answers.silence
 	groups := awsautoscaling.NewFromConfig(cfg)
 	c.config.Holder = holder()
 	machines := awsec2.NewFromConfig(cfg)
@@ -115,8 +114,7 @@ func (e *executor) connect(ctx context.Context, op operation) (*clients, error) 
 		c.reader, c.starts = nodegroups(cfg, read, machines, requestOf(e.settings))
 	}
 	c.writer.Writer, c.writer.Machines = autoscaling.NewWriter(groups), ec2.NewMachines(machines)
-	resumes := op == rollout.ActResume && e.settings.autoscaler != ""
-	if !resumes && !slices.Contains([]operation{opRun, opPlan, opStatus, opWatch, rollout.ActRollback}, op) {
+	if op == rollout.ActPause {
 		return c, nil
 	}
 	own := make(chan string, 1)
@@ -126,21 +124,6 @@ func (e *executor) connect(ctx context.Context, op operation) (*clients, error) 
 		c.config.Self = id
 	}
 	return c, err
-}
-
-// answering stops the timer at the first answer.
-type answering struct {
-	aws.HTTPClient
-	silence *time.Timer
-}
-
-// Do implements aws.HTTPClient.
-func (a answering) Do(r *http.Request) (*http.Response, error) {
-	response, err := a.HTTPClient.Do(r)
-	if err == nil {
-		a.silence.Stop()
-	}
-	return response, err
 }
 
 // nodegroups returns what reads managed node groups with their Auto Scaling groups, and what updates them.
@@ -163,27 +146,6 @@ func (c *clients) changes() rollout.Writer {
 		return nodegroupWriter{c.writer, c.starts}
 	}
 	return c.writer
-}
-
-// regionHint asks for the Region if a host of AWS does not exist, because its name has the Region; else it is empty.
-func regionHint(err error) string {
-	unknown, ok := errors.AsType[*net.DNSError](err)
-	if !ok || !unknown.IsNotFound || !strings.Contains(unknown.Name, ".amazonaws.com") {
-		return ""
-	}
-	return "; is the Region right (AWS_REGION, --region)?"
-}
-
-// accountHint says which account was asked, and in which Region, if err is that a group does not exist there.
-func (e *executor) accountHint(ctx context.Context, err error) string {
-	if !errors.Is(err, refresh.ErrNoGroup) || e.aws.Region == "" {
-		return ""
-	}
-	account := ""
-	if identity, _ := cloud.Identify(ctx, e.aws); identity.Account != "" {
-		account = "account " + identity.Account + ", "
-	}
-	return " (" + account + "Region " + e.aws.Region + ")"
 }
 
 // holder names this process to triggers on other hosts.
@@ -221,18 +183,25 @@ func (e *executor) connectKubernetes(ctx context.Context, c *clients) error {
 	if s.noKubernetes {
 		return nil
 	}
+	silence := e.noteSilence("no answer yet from Kubernetes")
 	client, view, stop, err := e.watch(ctx)
+	silence.Stop()
 	switch {
 	case err == nil:
 		c.kubernetes, c.view, c.writer.Tainter, c.close = client, view, cluster.NewTainter(client), stop
 		if s.autoscaler != "" {
 			c.config.Autoscaler = autoscaler.New(client, s.autoscaler)
+			if _, err := c.config.Autoscaler.State(ctx); apierrors.IsNotFound(err) { // Another error may pass.
+				c.close()
+				return fmt.Errorf("%s: %w; kubectl get deployments -A shows those that exist",
+					s.options.source("pause-autoscaler"), err)
+			}
 		}
 		c.config.Self = e.podInstance(ctx, view)
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case requiresKubernetes(s):
+	case s.options.needsKubernetes():
 		return fmt.Errorf("connect to Kubernetes: %w", err)
 	}
 	_, _ = fmt.Fprintf(e.stderr, "trigger: continuing without Kubernetes: %v. Nodes, their pods and budgets "+
@@ -280,7 +249,7 @@ func (e *executor) kubernetesClient() (kubernetes.Interface, error) {
 		if clientcmd.IsEmptyConfig(err) {
 			return nil, errNoCluster()
 		}
-		return nil, err
+		return nil, fmt.Errorf("%w%s", err, contextHint(rules, e.settings.context))
 	}
 	cfg.QPS = -1 // the API server limits requests by priority and fairness
 	cfg.ContentType = runtime.ContentTypeProtobuf

@@ -2,19 +2,56 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/node-drainer/node-drainer/internal/rollout"
+	"github.com/node-drainer/node-drainer/internal/rollout/plan"
 )
+
+// TestAWSErrors: the error of a wrong setting of the SDK ends with what the user can do.
+func TestAWSErrors(t *testing.T) {
+	for code, want := range map[string]string{
+		"ExpiredToken": "; get new credentials", "InvalidClientTokenId": "; check the credentials",
+		"SignatureDoesNotMatch": "; check the clock", "AccessDenied": "; allow it to this identity",
+		"": "; can this host reach AWS (network, HTTPS_PROXY, AWS_ENDPOINT_URL)?\n", // such as a proxy's page
+	} {
+		fakeAWS(t, func(w http.ResponseWriter, _ *http.Request) {
+			if code == "" {
+				_, _ = io.WriteString(w, "<html>log in</html>")
+				return
+			}
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = fmt.Fprintf(w, "<ErrorResponse><Error><Code>%s</Code></Error></ErrorResponse>", code)
+		})
+		var stderr bytes.Buffer
+		run(t.Context(), []string{"plan", "--asg", "workers", "--no-kubernetes"}, nil, io.Discard, &stderr)
+		if !strings.Contains(stderr.String(), want) {
+			t.Errorf("%s: %s", code, stderr.String())
+		}
+	}
+}
+
+// TestSilentCredentials: a note says it if whoever issues the credentials does not answer.
+func TestSilentCredentials(t *testing.T) {
+	said := make(chan string, 10)
+	ctx, stop := context.WithCancel(t.Context())
+	fakeAWS(t, func(http.ResponseWriter, *http.Request) { <-ctx.Done() })
+	p := newProgram(nil, io.Discard, notify{func(text string) { said <- text; stop() }})
+	p.executor.patience = time.Millisecond
+	p.run(ctx, strings.Fields("plan --asg workers --no-kubernetes --role-arn arn:aws:iam::123456789012:role/x"))
+	if first := <-said; !strings.Contains(first, "no AWS credentials yet; still trying") {
+		t.Errorf("the note is %q", first)
+	}
+}
 
 // TestRetryer: retries are not used up in a rollout of hours.
 func TestRetryer(t *testing.T) {
@@ -45,6 +82,11 @@ func TestRetryer(t *testing.T) {
 func TestWithoutCluster(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	twoContexts := filepath.Join(t.TempDir(), "two")
+	text := []byte("{contexts: [{name: green, context: {cluster: c}}, {name: blue, context: {cluster: c}}]}")
+	if err := os.WriteFile(twoContexts, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, tt := range []struct {
 		name, args string
 		note, err  string
@@ -53,6 +95,7 @@ func TestWithoutCluster(t *testing.T) {
 		{"disabled", "--no-kubernetes", "", ""},
 		{"missing file", "--kubeconfig /nowhere/config", "", "/nowhere/config"},
 		{"missing context", "--context prod", "", `context "prod" does not exist`},
+		{"one of another name", "--context prod --kubeconfig " + twoContexts, "", `context "prod" does not exist; there is blue, green`},
 		{"labels exclude nodes", "--mode unhealthy --exclude-node-label pet", "", "no cluster is configured"},
 		{"taints", "--taint-outdated soft", "", "no cluster is configured"},
 	} {
@@ -62,8 +105,8 @@ func TestWithoutCluster(t *testing.T) {
 			if s == nil {
 				t.Fatal(rejected)
 			}
-			c := &clients{config: rollout.Config{}}
-			err := (&executor{stderr: &stderr, settings: s}).connectKubernetes(t.Context(), c)
+			c := &clients{config: plan.Config{}}
+			err := (&executor{stderr: &stderr, settings: s, patience: time.Minute}).connectKubernetes(t.Context(), c)
 			if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 				t.Errorf("the error is %v, want %q", err, tt.err)
 			}
@@ -159,7 +202,7 @@ func TestSilentAWS(t *testing.T) {
 	said := make(chan string, 10)
 	first := ""
 	fakeAWS(t, func(w http.ResponseWriter, r *http.Request) {
-		if first == "" {
+		for first == "" || strings.Contains(first, "credentials") { // which may take longer, too
 			first = <-said // AWS is silent until then.
 		}
 		noGroups(w, r)
@@ -167,23 +210,10 @@ func TestSilentAWS(t *testing.T) {
 	p := newProgram(nil, io.Discard, notify{func(text string) { said <- text }})
 	p.executor.patience = time.Millisecond
 	p.run(t.Context(), []string{"plan", "--asg", "workers", "--no-kubernetes"})
-	if !strings.Contains(first, "no answer yet from AWS in Region eu-central-1") {
+	if !strings.Contains(first, "no answer yet from AWS in Region eu-central-1; still trying; can this host reach AWS") {
 		t.Errorf("the note is %q", first)
 	}
 	if last := <-said; !strings.Contains(last, "no such Auto Scaling group") {
 		t.Errorf("after the note: %q", last)
-	}
-}
-
-// TestWrongRegion: the error for a host of AWS that does not exist names the setting that is wrong.
-func TestWrongRegion(t *testing.T) {
-	t.Parallel()
-	for host, want := range map[string]string{
-		"autoscaling.eu-cental-1.amazonaws.com": "; is the Region right (AWS_REGION, --region)?", "kubernetes.example.com": "",
-	} {
-		err := fmt.Errorf("describe: %w", &net.DNSError{Name: host, Err: "no such host", IsNotFound: true})
-		if got := regionHint(err); got != want {
-			t.Errorf("%s: %q", host, got)
-		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 const (
@@ -89,7 +90,7 @@ func TestWithCluster(t *testing.T) {
 				t.Fatal(rejected)
 			}
 			c := &clients{}
-			e := executor{stderr: &stderr, settings: s, environ: tt.environ}
+			e := executor{stderr: &stderr, settings: s, environ: tt.environ, patience: time.Minute}
 			if err := e.connectKubernetes(t.Context(), c); err != nil || stderr.Len() > 0 {
 				t.Fatalf("connect: %v, %s", err, stderr.String())
 			}
@@ -101,5 +102,20 @@ func TestWithCluster(t *testing.T) {
 				t.Errorf("the trigger runs on instance %q, want %q", c.config.Self, tt.self)
 			}
 		})
+	}
+}
+
+// TestAutoscalerThatDoesNotExist: nothing is replaced beside an autoscaler that was to be paused, but was mistyped.
+func TestAutoscalerThatDoesNotExist(t *testing.T) {
+	t.Parallel()
+	args := "--asg workers --pause-autoscaler kube-system/nope --kubeconfig " + serveCluster(t, noBudgets)
+	s, _, rejected := read(t, nil, strings.Fields(args)...)
+	if s == nil {
+		t.Fatal(rejected)
+	}
+	err := (&executor{stderr: io.Discard, settings: s, patience: time.Minute}).connectKubernetes(t.Context(), &clients{})
+	const want = "--pause-autoscaler: read the Deployment kube-system/nope: "
+	if err == nil || !strings.HasPrefix(err.Error(), want) || !strings.HasSuffix(err.Error(), "shows those that exist") {
+		t.Errorf("got %v", err)
 	}
 }

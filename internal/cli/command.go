@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -24,6 +23,7 @@ type program struct {
 	sections []section
 	perform  func(context.Context, operation) (code int, err error) // runs after all options were read
 	last     operation                                              // that was performed
+	allHelp  bool                                                   // --help-all
 	code     int
 }
 
@@ -57,12 +57,15 @@ func (p *program) run(ctx context.Context, args []string) int {
 	}
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
+	if argumentHint(err) != "" { // cobra may have taken the value of a flag for one, after a flag that it does not know
+		err = cmp.Or(flagError(root, root.ParseFlags(args)), err)
+	}
 	shows := slices.Contains([]operation{opPlan, opStatus, opNodes}, p.last)
 	if err == nil || shows && errors.Is(err, syscall.EPIPE) { // nobody reads the rest: trigger plan | head
 		return p.code
 	}
 	_, _ = fmt.Fprintf(p.executor.stderr, "trigger: %v%s\n", err,
-		cmp.Or(argumentHint(err), regionHint(err), p.executor.accountHint(ctx, err)))
+		cmp.Or(argumentHint(err), awsHint(err), p.executor.accountHint(ctx, err)))
 	if ctx.Err() != nil {
 		return report.Interrupted.ExitCode()
 	}
@@ -91,7 +94,6 @@ func (p *program) commands() *cobra.Command {
 		p.command(rollout.ActResume, "Resume paused Instance Refreshes, and give back what a killed trigger holds"),
 	)
 	p.addFlags(root)
-	p.complete(root)
 	refuseOtherShells(root)
 	return root
 }
@@ -109,23 +111,23 @@ func refuseOtherShells(root *cobra.Command) {
 	completion.SilenceErrors, completion.SilenceUsage = true, true
 }
 
-// addFlags adds each section to the commands that it is for.
+// addFlags adds to each command the flags that it has.
 func (p *program) addFlags(root *cobra.Command) {
-	for _, s := range p.sections {
-		flags := s.flagSet()
-		if s.reach == forAll {
-			root.PersistentFlags().AddFlagSet(flags)
-			continue
-		}
-		if s.reach != forNodes && s.reach != forWatch {
-			root.Flags().AddFlagSet(flags)
-		}
-		for _, c := range root.Commands() {
-			if s.reaches(operation(c.Name())) {
-				c.Flags().AddFlagSet(flags)
-			}
+	for _, c := range append(root.Commands(), root) {
+		c.Flags().SortFlags = false
+		c.Flags().BoolVar(&p.allHelp, "help-all", false, "explain all flags, their variables, and the exit codes")
+		for _, o := range p.options(operationOf(c)) {
+			o.add(c)
 		}
 	}
+}
+
+// operationOf returns what the command does: the root runs.
+func operationOf(c *cobra.Command) operation {
+	if !c.HasParent() {
+		return opRun
+	}
+	return operation(c.Name())
 }
 
 // flagError adds to the error for an unknown flag which one may be meant, or where the flags are listed.
@@ -137,42 +139,27 @@ func flagError(cmd *cobra.Command, err error) error {
 	var known []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, "--"+f.Name) })
 	flag := "--" + unknown.GetSpecifiedName()
+	switch having := commandsWith(cmd.Root(), unknown.GetSpecifiedName()); len(having) {
+	case 0:
+	case 1:
+		return fmt.Errorf("%w: it is a flag of %s", err, having[0])
+	default:
+		return fmt.Errorf("%w: %s does not have it", err, cmd.CommandPath())
+	}
 	if long := "--" + unknown.GetSpecifiedShortnames(); slices.Contains(known, long) { // all letters of -asg
 		return fmt.Errorf("%w: did you mean %s?", err, long)
 	}
-	return fmt.Errorf("%w%s", err, suggestion(flag, known, cmd.CommandPath()+" --help"))
+	return fmt.Errorf("%w%s", err, suggestion(flag, known, cmd.CommandPath()+" --help-all"))
 }
 
-// argumentHint says how groups are named if err is cobra's, which has no type, for an argument that is no command and
-// resembles none; else it is empty.
-func argumentHint(err error) string {
-	text := err.Error()
-	if !strings.HasPrefix(text, "unknown command ") || strings.Contains(text, "Did you mean") {
-		return ""
+// commandsWith returns the commands that have the flag.
+func commandsWith(root *cobra.Command, flag string) (having []string) {
+	for _, c := range append([]*cobra.Command{root}, root.Commands()...) {
+		if c.Flags().Lookup(flag) != nil {
+			having = append(having, c.CommandPath())
+		}
 	}
-	return ": groups are named by --asg; trigger --help lists the commands"
-}
-
-// reaches reports whether a command other than the root has the flags of the section.
-func (s section) reaches(v operation) bool {
-	switch s.reach {
-	case forAll:
-		return true
-	case forNodes:
-		return v == opNodes
-	case forWatch:
-		return v == opWatch
-	case forGroups:
-		return v != opNodes
-	case forWaiting:
-		return v != opNodes && v != opStatus
-	case forReturn:
-		return slices.Contains([]operation{opPlan, opWatch, rollout.ActRollback}, v)
-	case forRollouts:
-		return slices.Contains([]operation{opPlan, opWatch}, v)
-	default:
-		return v == opPlan
-	}
+	return having
 }
 
 func (p *program) command(v operation, about string) *cobra.Command {
@@ -180,11 +167,12 @@ func (p *program) command(v operation, about string) *cobra.Command {
 		Use: string(v), Short: about, Args: cobra.NoArgs, SilenceErrors: true, SilenceUsage: true,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if err := p.readOptions(cmd, v); err != nil {
-				return err
+			if p.allHelp {
+				p.helpAll(cmd)
+				return nil
 			}
-			if v == opRun && p.executor.settings.plan {
-				v = opPlan
+			if err := p.readOptions(v); err != nil {
+				return err
 			}
 			p.last = v
 			p.code, err = p.perform(cmd.Context(), v)
@@ -193,58 +181,33 @@ func (p *program) command(v operation, about string) *cobra.Command {
 	}
 }
 
-// complete adds shell completion for choices. Names of files are completed by default.
-func (p *program) complete(root *cobra.Command) {
-	for _, o := range p.options() {
-		complete := cobra.FixedCompletions(o.values, cobra.ShellCompDirectiveNoFileComp)
-		if o.kind == "FILE" || o.kind == "" {
-			continue
-		}
-		_ = root.RegisterFlagCompletionFunc(o.name, complete) // fails only for an unknown flag
-	}
-}
-
-func (p *program) options() []*option {
-	var all []*option
+// options returns those that the command has.
+func (p *program) options(v operation) (of options) {
 	for _, s := range p.sections {
-		all = append(all, s.options...)
+		if slices.Contains(s.commands, v) {
+			of = append(of, s.options...)
+		}
 	}
-	return all
+	return of
 }
 
 // readOptions reads the options that the command has, and returns everything that is wrong with them.
-func (p *program) readOptions(cmd *cobra.Command, v operation) error {
+func (p *program) readOptions(v operation) error {
 	var errs []error
 	var known []string
 	s := p.executor.settings
-	for _, o := range p.options() {
+	for _, o := range s.options {
 		known = append(known, o.variable())
-		if cmd.Flag(o.name) == nil {
-			continue
-		}
-		source, err := o.parse(p.executor.environ)
-		if err != nil {
+	}
+	for _, o := range p.options(v) {
+		if err := o.parse(p.executor.environ); err != nil {
 			errs = append(errs, err)
-		}
-		if source != "" {
-			s.given[o.name] = source
 		}
 	}
 	errs = append(errs, unknownVariables(p.executor.environ, known)...)
 	implyMode(s)
-	s.plan = s.plan || v == opPlan
-	return s.check(v, errs)
-}
-
-// check returns what was wrong with single options, or else what is wrong with them together.
-func (s *settings) check(v operation, errs []error) error {
-	switch {
-	case len(errs) == 0 && v == opNodes:
-		errs = s.nodesConflicts()
-	case len(errs) == 0 && v == opWatch:
-		errs = append(s.conflicts(), s.watchConflicts()...)
-	case len(errs) == 0:
-		errs = append(s.conflicts(), actionConflicts(s, v)...)
+	if len(errs) == 0 {
+		errs = s.conflicts(v)
 	}
 	switch {
 	case len(errs) > 0:
@@ -253,14 +216,4 @@ func (s *settings) check(v operation, errs []error) error {
 		return errNoTarget
 	}
 	return nil
-}
-
-// actionConflicts returns an error for what can be done to an Instance Refresh, and not to an update of a node group.
-func actionConflicts(s *settings, v operation) []error {
-	ofRefreshes := []operation{rollout.ActCancel, rollout.ActRollback, rollout.ActPause}
-	if !s.nodegroups.selected() || !slices.Contains(ofRefreshes, v) {
-		return nil
-	}
-	return []error{fmt.Errorf("trigger %s is for Instance Refreshes: EKS has no call that does this to an update of a "+
-		"node group", v)}
 }

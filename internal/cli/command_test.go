@@ -50,7 +50,6 @@ func TestCommands(t *testing.T) {
 		{"no command", "--asg workers", opRun, ""},
 		{"plan", "plan --asg workers", opPlan, ""},
 		{"flags before the command", "--asg workers plan", opPlan, ""},
-		{"--plan", "--asg workers --plan", opPlan, ""},
 		{"plan with the flags of a run", "plan --asg workers --mode unhealthy --max-age 24h --timeout 1h --detailed-exitcode", opPlan, ""},
 		{"status", "status --asg workers -o json", opStatus, ""},
 		{"nodes without a group", "nodes -o json --kubeconfig file --context prod", opNodes, ""},
@@ -61,20 +60,28 @@ func TestCommands(t *testing.T) {
 		{"nodes without Kubernetes", "nodes --no-kubernetes", "", "unknown flag: --no-kubernetes"},
 		{"watch", "watch --asg workers --surge 1 --interval 1m", "watch", ""},
 		{"a watch with windows", "watch --asg workers --window 22:00-05:00 --window Sat_00:00-24:00_Europe/Berlin", "watch", ""},
-		{"a watch is no plan", "watch --asg workers --plan", "", "unknown flag: --plan"},
 		{"a rollout has no interval", "--asg workers --interval 1m", "", "unknown flag: --interval"},
 		{"cancel", "cancel --asg workers --no-wait", "cancel", ""},
 		{"rollback", "rollback --asg workers --timeout 1h", "rollback", ""},
 		{"pause", "pause --cluster prod", "pause", ""},
 		{"resume", "resume --tag role=worker", "resume", ""},
-		{"status has no timeout", "status --asg workers --timeout 1h", "", "unknown flag: --timeout: trigger status --help lists them"},
+		{"status has no limit of a stall", "status --asg workers --stall-timeout 1h", "", "unknown flag: --stall-timeout: trigger status does not have it"},
+		{"a flag of another command", "--detailed-exitcode --asg workers", "", "unknown flag: --detailed-exitcode: it is a flag of trigger plan"},
+		{"a flag without a value that does not exist", "--fail-fas --asg workers", "", "unknown flag: --fail-fas: did you mean --fail-fast?"},
 		{"mistyped flag", "--asg workers --time-out 2h", "", "unknown flag: --time-out: did you mean --timeout?"},
 		{"a long flag with one hyphen", "plan -asg workers", "", "unknown shorthand flag: 'a' in -asg: did you mean --asg?"},
 		{"a group without --asg", "workers", "", `unknown command "workers" for "trigger": groups are named by --asg`},
 		{"a group without --asg after a command", "plan workers", "", `"trigger plan": groups are named by --asg`},
+		{"a dash instead of hyphens", "plan –asg workers", "", "it begins with a dash: flags begin with hyphens, as in --asg"},
+		{"a boolean flag with a value", "plan --asg workers --all yes", "", "a flag without a value is true; for false, write --flag=false"},
+		{"groups with spaces", "plan --asg workers batch", "", "groups are named by --asg, several with commas"},
+		{"the ARN of a group", "plan --asg arn:aws:autoscaling:eu-central-1:1:autoScalingGroup:2:autoScalingGroupName/workers", "", "must be a name, which has no colon; in an ARN it follows autoScalingGroupName/"},
+		{"an Availability Zone as the Region", "plan --asg workers --region eu-central-1a", "", "must be a Region, such as eu-central-1"},
+		{"a Region of a government", "plan --asg workers --region us-gov-west-1", opPlan, ""},
 		{"flag without its value", "--asg", "", "flag needs an argument: --asg"},
 		{"cancel has no preferences", "cancel --asg workers --surge 1", "", "unknown flag: --surge"},
 		{"unknown command", "plann --asg workers", "", `unknown command "plann" for "trigger"`},
+		{"mistyped command, and a flag of another", "paln --detailed-exitcode", "", `unknown command "paln" for "trigger"`},
 		{"mistyped command", "stat --asg workers", "", "status"},
 		{"unexpected argument", "plan workers", "", `unknown command "workers" for "trigger plan"`},
 		{"no group", "", "", "trigger plan --asg workers"},
@@ -199,18 +206,37 @@ func TestHelpOfNodes(t *testing.T) {
 	}
 }
 
-// TestHelp: the help is the reviewed one.
+// TestHelp: the help is the reviewed one. The short one fits on a screen.
 func TestHelp(t *testing.T) {
 	t.Parallel()
-	var stdout, stderr bytes.Buffer
-	if code := run(t.Context(), []string{"--help"}, nil, &stdout, &stderr); code != 0 || stderr.Len() > 0 {
-		t.Fatalf("exit code %d: %s", code, stderr.String())
+	for flag, file := range map[string]string{"--help": "help.txt", "--help-all": "help-all.txt"} {
+		var stdout, stderr bytes.Buffer
+		if code := run(t.Context(), []string{flag}, nil, &stdout, &stderr); code != 0 || stderr.Len() > 0 {
+			t.Fatalf("exit code %d: %s", code, stderr.String())
+		}
+		got := strings.Replace(stdout.String(), indent(report.ExitCodes()), "  (of internal/report)\n", 1)
+		golden(t, filepath.Join("testdata", file), got)
+		for line := range strings.Lines(got) {
+			if len(strings.TrimRight(line, "\n")) > 110 {
+				t.Errorf("the line is too long: %s", line)
+			}
+		}
+		if lines := strings.Count(got, "\n"); flag == "--help" && lines > 45 {
+			t.Errorf("trigger --help has %d lines", lines)
+		}
 	}
-	got := strings.Replace(stdout.String(), indent(report.ExitCodes()), "  (of internal/report)\n", 1)
-	golden(t, filepath.Join("testdata", "help.txt"), got)
-	for line := range strings.Lines(got) {
-		if len(strings.TrimRight(line, "\n")) > 110 {
-			t.Errorf("the line is too long: %s", line)
+}
+
+// TestHelpOfCommands: each command has a short help, and one with all flags.
+func TestHelpOfCommands(t *testing.T) {
+	t.Parallel()
+	for _, v := range allCommands()[1:] {
+		for flag, want := range map[string]string{"--help": "--help-all", "--help-all": "Exit codes:"} {
+			var stdout, stderr bytes.Buffer
+			code := run(t.Context(), []string{string(v), flag}, nil, &stdout, &stderr)
+			if code != 0 || stderr.Len() > 0 || !strings.Contains(stdout.String(), want) {
+				t.Errorf("trigger %s %s: exit code %d, stderr %q: %s", v, flag, code, stderr.String(), stdout.String())
+			}
 		}
 	}
 }

@@ -30,7 +30,7 @@ func unknownVariables(environ map[string]string, known []string) []error {
 			name == prefix+"PAYLOAD" || text.IsServiceVariable(name) {
 			continue
 		}
-		errs = append(errs, fmt.Errorf("unknown variable %s%s", name, suggestion(name, known, "trigger --help")))
+		errs = append(errs, fmt.Errorf("unknown variable %s%s", name, suggestion(name, known, "trigger --help-all")))
 	}
 	return errs
 }

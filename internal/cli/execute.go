@@ -4,13 +4,16 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 
 	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/internal/retry"
 	"github.com/node-drainer/node-drainer/internal/rollout"
+	"github.com/node-drainer/node-drainer/internal/rollout/plan"
 )
 
 // executor runs operations.
@@ -40,7 +43,7 @@ func (e *executor) execute(ctx context.Context, op operation) (code int, err err
 	r := e.reporter()
 	switch op {
 	case opStatus:
-		return 0, e.status(ctx, c, r)
+		return e.status(ctx, c, r)
 	case opPlan:
 		return e.plan(ctx, c, r)
 	case opWatch:
@@ -58,7 +61,7 @@ func (e *executor) execute(ctx context.Context, op operation) (code int, err err
 // plan shows what would be done. It has no Writer, and so cannot change anything.
 func (e *executor) plan(ctx context.Context, c *clients, r report.Reporter) (code int, err error) {
 	progress := planProgress{out: e.stderr, written: time.Now()}
-	plans, err := rollout.NewPlanner(c.config, c.reader, c.view).Plan(ctx, progress.show)
+	plans, err := plan.NewPlanner(c.config, c.reader, c.view).Plan(ctx, progress.show)
 	if err != nil {
 		return 0, err
 	}
@@ -66,7 +69,7 @@ func (e *executor) plan(ctx context.Context, c *clients, r report.Reporter) (cod
 	if err := e.summarize(report.PlanSummary(plans)); err != nil {
 		return code, err
 	}
-	if r.Plan(plans); r.Err() != nil {
+	if r.Plan(plans, code); r.Err() != nil {
 		return code, fmt.Errorf("write the plan: %w", r.Err())
 	}
 	return code, nil
@@ -99,15 +102,34 @@ func planExitCode(plans []report.Plan, detailed bool) int {
 	return 0
 }
 
-func (e *executor) status(ctx context.Context, c *clients, r report.Reporter) error {
-	now, err := rollout.New(c.config, c.reader, nil, c.view, nil).Status(ctx) // without a Writer
-	if err != nil {
-		return err
+// status shows what is under way, with --watch until nothing is.
+func (e *executor) status(ctx context.Context, c *clients, r report.Reporter) (code int, err error) {
+	began := time.Now()
+	t := rollout.New(c.config, c.reader, nil, c.view, nil) // without a Writer
+	var shown report.Rollout
+	for {
+		now, err := t.Status(ctx)
+		if err != nil {
+			return 0, err
+		}
+		if !reflect.DeepEqual(now.Groups, shown.Groups) {
+			if r.Status(now); r.Err() != nil {
+				return 0, fmt.Errorf("write the status: %w", r.Err())
+			}
+		}
+		shown = now
+		limit := e.settings.Timeout
+		switch {
+		case !e.settings.follow:
+			return 0, e.summarize(report.StatusSummary(now))
+		case now.Ended():
+			return report.Worst(now.Groups).ExitCode(), e.summarize(report.StatusSummary(now))
+		case limit > 0 && time.Since(began) >= limit:
+			return report.TimedOut.ExitCode(), fmt.Errorf("--timeout, %v, has passed, and a rollout is still under way", limit)
+		case !retry.Sleep(ctx, e.settings.PollInterval):
+			return report.Interrupted.ExitCode(), context.Cause(ctx)
+		}
 	}
-	if r.Status(now); r.Err() != nil {
-		return fmt.Errorf("write the status: %w", r.Err())
-	}
-	return e.summarize(report.StatusSummary(now))
 }
 
 // change does something that the reporter reports, and writes the summaries, also after an error.

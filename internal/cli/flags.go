@@ -8,84 +8,78 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"github.com/node-drainer/node-drainer/internal/cluster"
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/internal/rollout"
+	"github.com/node-drainer/node-drainer/internal/rollout/plan"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
 // section is a group of flags in the help.
 type section struct {
-	title   string
-	reach   reach
-	options []*option
+	title    string
+	commands []operation // that have its flags, unless a flag says which
+	options  []*option
 }
 
-// reach is which commands have the flags of a section.
-type reach int
-
-const (
-	forPlans    reach = iota // trigger and trigger plan
-	forRollouts              // and trigger watch
-	forReturn                // and trigger rollback
-	forWaiting               // and the commands that change a running refresh
-	forGroups                // all commands that name groups
-	forNodes                 // trigger nodes
-	forWatch                 // trigger watch
-	forAll                   // all commands
-)
+// The commands that have something in common.
+func rollingOut() []operation  { return []operation{opRun, opPlan, opWatch} }
+func rollingBack() []operation { return append(rollingOut(), rollout.ActRollback) }
+func following() []operation {
+	return append(rollingBack(), rollout.ActCancel, rollout.ActPause, rollout.ActResume)
+}
+func namingGroups() []operation { return append(following(), opStatus) }
+func allCommands() []operation  { return append(namingGroups(), opNodes) }
 
 // sections returns all flags, in the order of the help. Their values are read into s.
 func sections(s *settings) []section {
-	return []section{
-		{"Targets", forGroups, targetOptions(s)},
-		{"What is outdated", forRollouts, outdatedOptions(s)},
-		{"How it is replaced", forRollouts, replacementOptions(s)},
-		{"Mode nodegroup", forRollouts, nodegroupOptions(s)},
-		{"Mode refresh", forRollouts, slices.Concat(paceOptions(s), safetyOptions(s), exceptionOptions(s))},
-		{"Modes unhealthy and standby", forRollouts, batchOptions(s)},
-		{"Gates", forRollouts, gateOptions(s)},
-		{"Maximum size", forReturn, maxOptions(s)},
-		{"Cluster Autoscaler", forGroups, autoscalerOptions(s)},
-		{"Following", forWaiting, followOptions(s)},
-		{"Plan", forPlans, planOptions(s)},
-		{"Nodes", forNodes, nodesOptions(s)},
-		{"Watch", forWatch, watchOptions(s)},
-		{"Output", forAll, outputOptions(s)},
-		{"AWS", forGroups, awsOptions(s)},
-		{"Kubernetes", forAll, kubernetesOptions(s)},
-		{"Without Kubernetes", forGroups, []*option{boolean(&s.noKubernetes, "no-kubernetes",
-			"Do not use Kubernetes. Nodes, their pods and budgets are not shown then.")}},
+	all := []section{
+		{"Targets", namingGroups(), slices.Concat(targetOptions(s), nodegroupTargets(s))},
+		{"What is outdated", rollingOut(), outdatedOptions(s)},
+		{"How it is replaced", rollingOut(), replacementOptions(s)},
+		{"Mode nodegroup", rollingOut(), nodegroupOptions(s)},
+		{"Mode refresh", rollingOut(), slices.Concat(paceOptions(s), safetyOptions(s), exceptionOptions(s))},
+		{"Modes unhealthy and standby", rollingOut(), batchOptions(s)},
+		{"Gates", rollingOut(), gateOptions(s)},
+		{"Maximum size", rollingBack(), maxOptions(s)},
+		{"Cluster Autoscaler", append(rollingOut(), opStatus, rollout.ActResume), autoscalerOptions(s)},
+		{"Several groups", rollingOut(), groupsOptions(s)},
+		{"Following", following(), followOptions(s)},
+		{"Time", namingGroups(), timeOptions(s)},
+		{"Plan", []operation{opPlan}, planOptions(s)},
+		{"Status and nodes", []operation{opStatus, opNodes}, againOptions(s)},
+		{"Watch", []operation{opWatch}, watchOptions(s)},
+		{"Output", allCommands(), outputOptions(s)},
+		{"AWS", namingGroups(), awsOptions(s)},
+		{"Kubernetes", allCommands(), kubernetesOptions(s)},
+		{"Without Kubernetes", namingGroups(), []*option{boolean(&s.noKubernetes, "no-kubernetes",
+			"Do not use Kubernetes. Nodes, their pods and budgets are not shown then.").
+			inShort("do without Kubernetes, which shows nodes and their pods")}},
 	}
-}
-
-// flagSet returns the section for pflag.
-func (s section) flagSet() *pflag.FlagSet {
-	flags := pflag.NewFlagSet(s.title, pflag.ContinueOnError)
-	flags.SortFlags = false
-	for _, o := range s.options {
-		o.add(flags)
+	for _, section := range all {
+		s.options = append(s.options, section.options...)
 	}
-	return flags
+	return all
 }
 
 func targetOptions(s *settings) []*option {
-	return append([]*option{
+	return []*option{
 		list(&s.Selection.Names, "asg", "NAME",
-			"Auto Scaling group. Separate several by commas, or repeat the flag.").limiting(),
+			"Auto Scaling group. Separate several by commas, or repeat the flag.").limiting().
+			inShort("Auto Scaling group; separate several by commas").
+			checked(func(t string) bool { return !strings.Contains(t, ":") },
+				"a name, which has no colon; in an ARN it follows autoScalingGroupName/").
+			without("nodegroup", "all-nodegroups"),
 		textOption(&s.Selection.Cluster, "cluster", "NAME",
 			`Groups of this cluster, by their tags kubernetes.io/cluster/NAME, k8s.io/cluster-autoscaler/NAME or
 			eks:cluster-name. With --asg or --tag, only those of them that belong to the cluster.`).
-			limiting(),
+			limiting().inShort("all groups of this cluster, by their tags"),
 		list(&s.tags, "tag", "KEY[=VALUE]",
 			"Groups with this tag; KEY alone is any value. If repeated, a group must match all of them.").limiting().
-			checked(regexp.MustCompile(`^[^=]+(=.+)?$`).MatchString, "KEY=VALUE, or KEY alone for any value"),
-		boolean(&s.AllowManaged, "allow-managed-nodegroup",
-			`Allow groups of EKS managed node groups. EKS replaces their nodes itself (UpdateNodegroupVersion),
-			and does not know of a refresh that bypasses it: see --nodegroup.`),
-	}, nodegroupTargets(s)...)
+			inShort("groups with this tag").
+			checked(regexp.MustCompile(`^[^=]+(=.+)?$`).MatchString, "KEY=VALUE, or KEY alone for any value").
+			without("nodegroup", "all-nodegroups"),
+	}
 }
 
 func outdatedOptions(s *settings) []*option {
@@ -94,23 +88,23 @@ func outdatedOptions(s *settings) []*option {
 			`Version of the group's launch template to replace instances by: a number, '$Latest' or '$Default',
 			in quotes. If not set, it is the group's own. AWS sets it on the group when the Instance Refresh
 			has succeeded. In mode nodegroup it is a version of the node group's launch template, and '$Latest' if not
-			set. Modes refresh and nodegroup only.`).
+			set.`).in(refresh.ModeRefresh, refresh.ModeNodegroup).
+			inShort("version to replace instances by; the group's own if not set").
 			checked(regexp.MustCompile(`^(\$Latest|\$Default|[1-9][0-9]*)$`).MatchString,
 				"a number, '$Latest' or '$Default', in single quotes for the shell"),
 		boolean(&s.All, "all",
-			"Replace all instances, outdated or not."),
-		boolean(&s.Preferences.SkipMatching, "skip-matching",
-			`Do not replace instances that match already (SkipMatching). False is the same as --all. Mode refresh
-			only.`),
+			"Replace all instances, outdated or not. In mode refresh that is SkipMatching=false.").in(byGroups()...).
+			inShort("replace all instances, outdated or not"),
 		duration(into(&s.MaxAge), "", "max-age",
-			"Age from which an instance is outdated, whatever it was launched from. Modes unhealthy and standby only.",
-			time.Minute, 10*365*24*time.Hour),
+			"Age from which an instance is outdated, whatever it was launched from.",
+			time.Minute, 10*365*24*time.Hour).in(inBatches()...).inShort("age from which an instance is outdated"),
 		list(&s.Only, "instance", "ID",
-			"Replace only these instances, outdated or not. Modes unhealthy and standby only.").limiting().
+			"Replace only these instances, outdated or not.").limiting().in(inBatches()...).without("all").
 			checked(regexp.MustCompile(`^i-[0-9a-f]+$`).MatchString, "an instance id, such as i-0123456789abcdef0"),
 		list(&s.Exclude, "exclude-node-label", "KEY[=VALUE]",
-			"Do not replace instances whose node has this label. Modes unhealthy and standby only; it needs Kubernetes.").
-			limiting().checked(func(t string) bool { return t != "" && t[0] != '=' }, "KEY or KEY=VALUE"),
+			"Do not replace instances whose node has this label.").
+			limiting().in(inBatches()...).onKubernetes().
+			checked(func(t string) bool { return t != "" && t[0] != '=' }, "KEY or KEY=VALUE"),
 	}
 }
 
@@ -123,42 +117,52 @@ func replacementOptions(s *settings) []*option {
 			replacement for each, and terminates them when these are in service and their nodes are ready; it needs
 			no maintenance policy and no surge, and the trigger must keep running. Nodegroup has EKS update managed node
 			groups, as --nodegroup and --all-nodegroups request it.`,
-			refresh.ModeRefresh, refresh.ModeUnhealthy, refresh.ModeStandby, refresh.ModeNodegroup),
+			refresh.ModeRefresh, refresh.ModeUnhealthy, refresh.ModeStandby, refresh.ModeNodegroup).
+			inShort("how instances are replaced"),
 		amount(pointer(&s.surge), "", "surge",
 			`Instances that are launched before as many are terminated: a number, or a percentage of the desired
 			capacity, at least one. In mode refresh the default is 10%. In mode unhealthy the desired capacity
 			is raised by it during the rollout, by no more than are outdated; by default it is not raised. Mode standby
-			has none: each batch is replaced before it leaves.`),
+			has none: each batch is replaced before it leaves.`).in(refresh.ModeRefresh, refresh.ModeUnhealthy).
+			inShort("instances that are launched before as many terminate"),
 		duration(into(&s.ReadyTimeout), "", "ready-timeout",
 			`Time after which a new instance in service whose node is missing or not Ready fails the rollout. In mode
 			refresh the refresh is cancelled, or rolled back with --auto-rollback. In the other modes no further
-			instance is replaced. If not set, the nodes do not end a rollout before --stall-timeout does. It needs
-			Kubernetes.`,
-			time.Second, maxRefreshTime),
+			instance is replaced. If not set, the nodes do not end a rollout before --stall-timeout does.`,
+			time.Second, maxRefreshTime).onKubernetes().whileFollowing(),
 		list(&s.Suspend, "suspend", "PROCESS",
 			`Process of the groups to suspend during the rollout: AZRebalance, AlarmNotification or
 			ScheduledActions. Processes that were suspended before stay suspended. A tag records it, so that
 			the next run, or trigger resume, resumes the process if this run is killed.`).
+			in(byGroups()...).whileFollowing().
 			checked(func(p string) bool { return slices.Contains(refresh.Suspendable(), p) },
 				"one of "+strings.Join(refresh.Suspendable(), ", ")),
 		choice(into(&s.Taint), s.Taint, "taint-outdated",
 			`Taint on outdated nodes from the start of a rollout, which keeps new pods off them, so that each pod
-			moves once. Soft has the effect PreferNoSchedule, hard NoSchedule; neither evicts pods. Both need
-			Kubernetes, with permission to get and patch nodes.`,
-			cluster.NoTaint, cluster.SoftTaint, cluster.HardTaint),
-		togetherOption(s),
+			moves once. Soft has the effect PreferNoSchedule, hard NoSchedule; neither evicts pods. Both require the
+			permission to get and patch nodes.`,
+			cluster.NoTaint, cluster.SoftTaint, cluster.HardTaint).in(byGroups()...).onKubernetes(),
+		choice(into(&s.Until), s.Until, "until",
+			`When a rollout has ended. Replaced: AWS reports success; old nodes may still be draining. Drained: no
+			lifecycle hook holds an old instance any more. Terminated: all old instances have left the group.`,
+			plan.Replaced, plan.Drained, plan.Terminated).whileFollowing(),
 		allowOption(&s.Allow),
 	}
 }
 
+// The modes that have something in common.
+func byGroups() []refresh.Mode { return append([]refresh.Mode{refresh.ModeRefresh}, inBatches()...) }
+
+func inBatches() []refresh.Mode { return []refresh.Mode{refresh.ModeUnhealthy, refresh.ModeStandby} }
+
 // allowOption accepts names of checks only: a mistyped one would else be noticed when the preflight refuses.
 func allowOption(p *[]string) *option {
-	help := "Proceed even if this preflight check fails: " + alternatives(refresh.Checks()) + "."
-	o := list(p, "allow", "CHECK", help)
-	o.values = refresh.Checks()
+	help := "Proceed even if this preflight check fails: " + alternatives(refresh.Allowable()) + "."
+	o := list(p, "allow", "CHECK", help).inShort("proceed although this check of the preflight refuses")
+	o.values = refresh.Allowable()
 	o.read = func(text string) error {
 		if !slices.Contains(o.values, text) {
-			return errors.New("the name of a check" + suggestion(text, o.values, "trigger --help"))
+			return errors.New("the name of a check" + suggestion(text, o.values, "trigger --help-all"))
 		}
 		*p = append(*p, text)
 		return nil
@@ -169,21 +173,20 @@ func allowOption(p *[]string) *option {
 func paceOptions(s *settings) []*option {
 	p := &s.Preferences
 	return []*option{
-		choice(into(&s.Strategy), s.Strategy, "strategy",
-			"Whether the instances that --surge counts are launched before old ones are terminated, or after.",
-			refresh.LaunchFirst, refresh.TerminateFirst),
 		number(pointer(&p.MinHealthy), "", "min-healthy", "PERCENT",
 			`Minimum percentage of the desired capacity that stays in service and healthy
-			(MinHealthyPercentage), instead of --surge.`, 0, 100),
+			(MinHealthyPercentage), instead of --surge. With --max-healthy 100, instances are terminated before their
+			replacements launch.`, 0, 100).in(refresh.ModeRefresh).without("surge"),
 		number(pointer(&p.MaxHealthy), "", "max-healthy", "PERCENT",
-			`Maximum percentage of the desired capacity that is in service or pending (MaxHealthyPercentage). It
-			needs --min-healthy, and is at most 100 above it.`, 100, 200),
+			`Maximum percentage of the desired capacity that is in service or pending (MaxHealthyPercentage), at most 100
+			above --min-healthy.`, 100, 200).in(refresh.ModeRefresh).with("--min-healthy 90"),
 		seconds(pointer(&p.Warmup), "warmup",
 			`Time that a new instance is in service before the next one is replaced (InstanceWarmup). If not set,
-			it is the group's default.`, maxRefreshTime),
+			it is the group's default.`, maxRefreshTime).in(refresh.ModeRefresh),
 		checkpoints(&p.Checkpoints),
 		seconds(pointer(&p.CheckpointDelay), "checkpoint-delay",
-			"Time to wait at each checkpoint (CheckpointDelay). If not set, AWS waits 1h.", 48*time.Hour),
+			"Time to wait at each checkpoint (CheckpointDelay). If not set, AWS waits 1h.", 48*time.Hour).
+			in(refresh.ModeRefresh).with("--checkpoints 10,50,100"),
 	}
 }
 
@@ -191,13 +194,14 @@ func safetyOptions(s *settings) []*option {
 	p := &s.Preferences
 	return []*option{
 		seconds(pointer(&p.Bake), "bake",
-			"Time for which AWS watches the alarms after the last replacement (BakeTime).", 48*time.Hour),
+			"Time for which AWS watches the alarms after the last replacement (BakeTime).", 48*time.Hour).
+			in(refresh.ModeRefresh),
 		list(&p.Alarms, "alarm", "NAME",
 			`CloudWatch alarm that fails the refresh. At most ten. A name with a comma must be in double quotes:
-			'"High CPU, prod"'.`),
+			'"High CPU, prod"'.`).in(refresh.ModeRefresh),
 		boolean(&p.AutoRollback, "auto-rollback",
 			`Roll back a refresh that fails. AWS does this. It needs a group that does not use $Latest or
-			$Default.`),
+			$Default.`).in(refresh.ModeRefresh),
 		pinOption(s),
 	}
 }
@@ -208,7 +212,7 @@ func pinOption(s *settings) *option {
 		succeeds, AWS replaces $Latest or $Default in the group by that number, so that the group does not follow the
 		template any more. Auto does it if the group has a number, or if another version than the group's or a rollback
 		is requested. A refresh without it cannot be rolled back.`,
-		refresh.PinAuto, refresh.PinAlways, refresh.PinNever)
+		refresh.PinAuto, refresh.PinAlways, refresh.PinNever).in(refresh.ModeRefresh)
 	o.bare = string(refresh.PinAlways)
 	return o
 }
@@ -219,15 +223,16 @@ func exceptionOptions(s *settings) []*option {
 		apiChoice(&p.Protected, "protected",
 			`What to do about instances that are protected from scale in (ScaleInProtectedInstances). Wait fails
 			after an hour. In the other modes only refresh replaces them.`,
-			"refresh", "ignore", "wait"),
+			"refresh", "ignore", "wait").in(byGroups()...),
 		apiChoice(&p.Standby, "standby",
 			"What to do about instances in standby (StandbyInstances). Wait fails after an hour.",
-			"terminate", "ignore", "wait"),
+			"terminate", "ignore", "wait").in(refresh.ModeRefresh),
 		choice(into(&s.OnConflict), s.OnConflict, "on-conflict",
 			`What to do if a refresh of the group is under way. Attach follows it if it has the same target, and
 			fails otherwise. Wait waits for its end, then replaces what is still outdated. Cancel cancels it
 			and does not wait for its drains, then does the same. Fail exits with 6.`,
-			rollout.Attach, rollout.Wait, rollout.CancelActive, rollout.Fail),
+			plan.Attach, plan.Wait, plan.CancelActive, plan.Fail).
+			in(refresh.ModeRefresh, refresh.ModeNodegroup).valueIn(string(plan.CancelActive), refresh.ModeRefresh),
 	}
 }
 
@@ -247,7 +252,7 @@ func apiChoice(p *string, name, help string, values ...string) *option {
 
 func checkpoints(p *[]int) *option {
 	return &option{
-		name: "checkpoints", kind: "PERCENT,...", many: true,
+		name: "checkpoints", kind: "PERCENT,...", many: true, traits: traits{modes: []refresh.Mode{refresh.ModeRefresh}},
 		help: `Percentages at which the refresh waits for --checkpoint-delay (CheckpointPercentages), ascending, for
 			example 1,10,50,100. If the last is less than 100, no more than that is replaced.`,
 		read: func(text string) error {
@@ -267,22 +272,22 @@ func batchOptions(s *settings) []*option {
 	return []*option{
 		amount(into(&p.Batch), "1", "batch",
 			`Instances that are replaced at a time: a number, or a percentage of the desired capacity, at least
-			one.`),
+			one.`).in(inBatches()...),
 		amount(into(&p.Step), "", "surge-step",
 			`Instances by which --surge raises the desired capacity at a time: a number, or a percentage of the desired
 			capacity, at least one. Each step begins when the nodes of the one before are Ready. If not set, all of the
-			surge is launched at once.`),
+			surge is launched at once.`).in(refresh.ModeUnhealthy).with("--surge 100%"),
 		duration(into(&p.Between), "", "between",
-			"Time between the end of a batch and the next one.", 0, 24*time.Hour),
+			"Time between the end of a batch and the next one.", 0, 24*time.Hour).in(inBatches()...),
 		choice(into(&p.Order), p.Order, "order",
 			"Which instances are replaced first: the oldest, or one Availability Zone after the other.",
-			refresh.ByAge, refresh.ByZone),
+			refresh.ByAge, refresh.ByZone).in(inBatches()...),
 		choice(into(&p.Then), p.Then, "then",
 			`What happens to an instance in Standby when it is replaced. Terminate terminates it, and its hook has the
 			agent drain the node. Stop has the agent drain the node, by an annotation, then stops the instance, which
-			stays in Standby. Keep does the same, and does not stop it. Both need Kubernetes, with permission to get
-			and patch nodes. Mode standby only.`,
-			refresh.ThenTerminate, refresh.ThenStop, refresh.ThenKeep),
+			stays in Standby. Keep does the same, and does not stop it. Both require the permission to get and patch
+			nodes.`,
+			refresh.ThenTerminate, refresh.ThenStop, refresh.ThenKeep).in(refresh.ModeStandby).onKubernetes(),
 	}
 }
 
@@ -293,7 +298,8 @@ func autoscalerOptions(s *settings) []*option {
 			group. An annotation has the number of replicas, the owner, and when it expires unless it is renewed. If this
 			run is killed, the next run with this flag scales it back, as do trigger resume, and the agent if
 			AUTOSCALER_DEPLOYMENT names it. A Deployment without replicas is left alone. Plan and status show who has
-			paused it. It is rarely needed: the agent protects new nodes. It needs Kubernetes.`).
+			paused it. It is rarely needed: the agent protects new nodes.`).
+			onKubernetes().whileFollowing().
 			checked(regexp.MustCompile(`^[a-z0-9-]+/[a-z0-9.-]+$`).MatchString, "NAMESPACE/NAME"),
 	}
 }
@@ -301,49 +307,46 @@ func autoscalerOptions(s *settings) []*option {
 func followOptions(s *settings) []*option {
 	return []*option{
 		boolean(&s.noWait, "no-wait",
-			`Return as soon as AWS accepts the request to start, cancel or roll back a refresh. Mode refresh
-			only.`),
-		choice(into(&s.Until), s.Until, "until",
-			`When a rollout has ended. Replaced: AWS reports success; old nodes may still be draining. Drained: no
-			lifecycle hook holds an old instance any more. Terminated: all old instances have left the group.`,
-			rollout.Replaced, rollout.Drained, rollout.Terminated),
-		duration(into(&s.Timeout), "", "timeout",
-			`Time after which the trigger stops following. A running refresh continues. If not set, there is no
-			limit.`,
-			0, maxRefreshTime),
+			"Return as soon as AWS accepts the request to start, cancel or roll back a refresh.").
+			in(refresh.ModeRefresh, refresh.ModeNodegroup),
 		duration(into(&s.StallTimeout), shortDuration(s.StallTimeout), "stall-timeout",
 			`Time without any change after which the trigger stops following. A running refresh continues. 0s is no
 			limit.`,
-			0, maxRefreshTime),
-		duration(into(&s.PollInterval), shortDuration(s.PollInterval), "poll-interval",
-			"Time between two reads from AWS.", 100*time.Millisecond, 10*time.Minute),
+			0, maxRefreshTime).whileFollowing(),
 		choice(into(&s.OnInterrupt), s.OnInterrupt, "on-interrupt",
 			`What to do when the trigger is interrupted. Detach leaves running refreshes to AWS. Cancel cancels
-			them, and in mode unhealthy restores the desired capacity. Rollback rolls them back, in mode refresh
-			only. A second interrupt ends the trigger at once.`,
-			rollout.Detach, rollout.Cancel, rollout.Rollback),
-		number(into(&s.Parallel), strconv.Itoa(s.Parallel), "parallel-asgs", "N",
-			"Groups at a time. 0 is all. Cancel, rollback, pause and resume always act on all at once.", 0, 1000),
-		boolean(&s.FailFast, "fail-fast",
-			"Start no further group when one has failed."),
+			them, and in mode unhealthy restores the desired capacity. Rollback rolls them back. A second interrupt ends
+			the trigger at once.`,
+			plan.Detach, plan.Cancel, plan.Rollback).whileFollowing().
+			valueIn(string(plan.Cancel), byGroups()...).valueIn(string(plan.Rollback), refresh.ModeRefresh),
+	}
+}
+
+func timeOptions(s *settings) []*option {
+	return []*option{
+		duration(into(&s.Timeout), "", "timeout",
+			`Time after which the trigger stops following. A running refresh continues. If not set, there is no
+			limit.`,
+			0, maxRefreshTime).whileFollowing().inShort("stop following after this time; a refresh continues"),
+		duration(into(&s.PollInterval), shortDuration(s.PollInterval), "poll-interval",
+			"Time between two reads from AWS.", 100*time.Millisecond, 10*time.Minute),
 	}
 }
 
 func planOptions(s *settings) []*option {
 	return []*option{
-		boolean(&s.plan, "plan",
-			"Only show what would be done, and change nothing. The command plan does the same."),
 		boolean(&s.detailed, "detailed-exitcode",
 			`Exit with 2 if a plan finds outdated instances, including those that a run would keep. A plan whose run
 			would be refused has the exit code of that run in any case.`),
 	}
 }
 
-func nodesOptions(s *settings) []*option {
-	follow := boolean(&s.follow, "watch",
-		"Show the nodes again after each change, until interrupted. The exit code is 0 then.")
-	follow.short = "w"
-	return []*option{follow}
+func againOptions(s *settings) []*option {
+	again := boolean(&s.follow, "watch",
+		`Show it again after each change: nodes until interrupted, and then the exit code is 0; a status until no rollout
+		is under way, and then the exit code is that of the rollouts.`).inShort("show it again after each change")
+	again.short = "w"
+	return []*option{again}
 }
 
 func outputOptions(s *settings) []*option {
@@ -351,7 +354,7 @@ func outputOptions(s *settings) []*option {
 		`Format of the output. Auto is a live view on a terminal, otherwise text. Json is one document: a plan,
 		or the result. Ndjson is one object a line, as things happen.`,
 		report.FormatAuto, report.FormatText, report.FormatJSON, report.FormatNDJSON)
-	output.short = "o"
+	output.short, output.brief = "o", "format of the output"
 	return []*option{
 		output,
 		textOption(&s.summaryFile, "summary-file", "FILE",
@@ -363,7 +366,8 @@ func outputOptions(s *settings) []*option {
 func awsOptions(s *settings) []*option {
 	return []*option{
 		textOption(&s.cloud.Region, "region", "REGION",
-			"AWS Region, instead of AWS_REGION or the profile's."),
+			"AWS Region, instead of AWS_REGION or the profile's.").inShort("AWS Region").
+			checked(regexp.MustCompile(`^[a-z]+(-[a-z]+)+-[0-9]+$`).MatchString, "a Region, such as eu-central-1"),
 		textOption(&s.cloud.Profile, "profile", "NAME",
 			"Profile of the shared AWS configuration."),
 		textOption(&s.cloud.RoleARN, "role-arn", "ARN",
@@ -371,15 +375,18 @@ func awsOptions(s *settings) []*option {
 			checked(func(t string) bool { return strings.HasPrefix(t, "arn:") },
 				"an ARN, for example arn:aws:iam::123456789012:role/rollouts"),
 		textOption(&s.cloud.ExternalID, "external-id", "ID",
-			"External id that the trust policy of the role of --role-arn requires."),
+			"External id that the trust policy of the role requires.").with("--role-arn ARN"),
 	}
 }
 
 func kubernetesOptions(s *settings) []*option {
 	return []*option{
 		textOption(&s.kubeconfig, "kubeconfig", "FILE",
-			"Kubernetes configuration, instead of KUBECONFIG or the ServiceAccount of the pod."),
+			"Kubernetes configuration, instead of KUBECONFIG or the ServiceAccount of the pod.").
+			without("no-kubernetes").
+			inShort("Kubernetes configuration, instead of KUBECONFIG"),
 		textOption(&s.context, "context", "NAME",
-			"Context of the Kubernetes configuration, instead of its current one."),
+			"Context of the Kubernetes configuration, instead of its current one.").
+			without("no-kubernetes"),
 	}
 }

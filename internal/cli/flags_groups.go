@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/node-drainer/node-drainer/pkg/refresh"
@@ -17,8 +18,9 @@ func togetherOption(s *settings) *option {
 		help: `Phases that are done for all groups before any begins the next; each includes those before it. Check: the
 			preflights of all groups come before the first change, so that one that is refused keeps all as they are.
 			Taint: also the outdated nodes of all groups are tainted before the first is replaced. Surge: also the desired
-			capacity of all groups is raised, and their new nodes are ready, before the first instance terminates; mode
-			unhealthy only. None: each group is checked when its turn comes.`,
+			capacity of all groups is raised, and their new nodes are ready, before the first instance terminates. None:
+			each group is checked when its turn comes.`,
+		traits: traits{valueModes: map[string][]refresh.Mode{"surge": {refresh.ModeUnhealthy}}},
 		read: func(text string) error {
 			phase, known := refresh.ParsePhase(text)
 			if !known {
@@ -31,6 +33,15 @@ func togetherOption(s *settings) *option {
 	}
 }
 
+func groupsOptions(s *settings) []*option {
+	return []*option{
+		togetherOption(s),
+		number(into(&s.Parallel), strconv.Itoa(s.Parallel), "parallel-asgs", "N", "Groups at a time. 0 is all.", 0, 1000),
+		boolean(&s.FailFast, "fail-fast",
+			"Start no further group when one has failed.").whileFollowing(),
+	}
+}
+
 func maxOptions(s *settings) []*option {
 	return []*option{
 		boolean(&s.RaiseMax, "raise-max",
@@ -38,7 +49,7 @@ func maxOptions(s *settings) []*option {
 			rollback if it is too small for the instances that leave Standby. A tag records it, so that the next run, or
 			trigger resume, restores it if this run is killed. It stays raised while the desired capacity needs it.
 			Whether AWS exceeds the maximum itself, in mode refresh or by a maintenance policy, is not documented: with
-			this flag it need not.`),
+			this flag it need not.`).in(refresh.ModeRefresh, refresh.ModeUnhealthy),
 	}
 }
 
@@ -47,11 +58,12 @@ func gateOptions(s *settings) []*option {
 		textOption(&s.gate.Command, "gate-command", "COMMAND",
 			`Command of a shell (sh -c) that decides whether the rollout continues: before the first instance of a group is
 			replaced, before each batch in mode unhealthy, and at each of --checkpoints. It must exit with 0. Its variables
-			GATE_GROUP, GATE_PHASE (start, batch or checkpoint), GATE_REPLACED and GATE_TOTAL say how far the group is.`),
+			GATE_GROUP, GATE_PHASE (start, batch or checkpoint), GATE_REPLACED and GATE_TOTAL say how far the group is.`).
+			whileFollowing(),
 		textOption(&s.gate.URL, "gate-url", "URL",
 			`URL that decides it in the same way: the answer to GET must have a status of 200 to 299. Redirects to other
 			hosts are not followed. With --gate-command, both must pass.`).
-			checked(isURL, "a URL, for example https://example.com/healthy"),
+			checked(isURL, "a URL, for example https://example.com/healthy").whileFollowing(),
 		duration(into(&s.GateTimeout), shortDuration(s.GateTimeout), "gate-timeout",
 			`Time in which a gate must pass; until then one that fails is tried again every --poll-interval. After that
 			nothing further is replaced, and the exit code is 3. A refresh is paused at its checkpoint, or cancelled or

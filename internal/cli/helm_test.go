@@ -47,6 +47,8 @@ func sample(o *option) any {
 		one = "AZRebalance"
 	case o.kind == "URL":
 		one = "https://example.com/healthy"
+	case o.kind == "REGION":
+		one = "eu-central-1"
 	case o.kind == "NAMESPACE/NAME":
 		one = pausable
 	}
@@ -93,7 +95,7 @@ func TestChartOptionsSetVariables(t *testing.T) {
 	t.Parallel()
 	options, want := map[string]any{}, map[string]bool{}
 	p := newProgram(nil, nil, nil)
-	for _, o := range p.rolloutOptions() {
+	for _, o := range p.options(opRun) {
 		options[camel(o.name)] = sample(o)
 		want[o.variable()] = true
 	}
@@ -107,8 +109,8 @@ func TestChartOptionsSetVariables(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the variables (-want +got):\n%s", diff)
 	}
-	for _, o := range p.rolloutOptions() {
-		if as, err := o.parse(environ); err != nil || as != o.variable() {
+	for _, o := range p.options(opRun) {
+		if err := o.parse(environ); err != nil || o.source != o.variable() {
 			t.Errorf("%s=%s: %v", o.variable(), environ[o.variable()], err)
 		}
 	}

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -58,28 +59,58 @@ const nodesExitCodes = `
     1  error: Kubernetes refused a call, or a flag is wrong
 `
 
-// help prints what a command does, and its flags. The commands that cobra adds have its help.
+// fewFlags is up to how many flags a command has that --help explains all of them.
+const fewFlags = 8
+
+// help prints what a command does, and the flags that are used most. The commands that cobra adds have its help.
 func (p *program) help(others func(*cobra.Command, []string)) func(*cobra.Command, []string) {
 	return func(cmd *cobra.Command, args []string) {
-		if cmd.RunE == nil || cmd.HasParent() && cmd.Parent().HasParent() {
+		of := p.options(operationOf(cmd))
+		switch {
+		case cmd.RunE == nil || cmd.HasParent() && len(of) == 0:
 			others(cmd, args)
+			return
+		case len(of) <= fewFlags:
+			p.helpAll(cmd)
 			return
 		}
 		var b strings.Builder
-		if cmd.HasParent() {
-			fmt.Fprintf(&b, "%s.\n\nUsage:\n  %s [flags]\n", cmd.Short, cmd.CommandPath())
-		} else {
-			b.WriteString(about[1:] + "\nUsage:\n  trigger [flags]\n  trigger COMMAND [flags]\n\n")
-			fmt.Fprintf(&b, "Commands:\n%s\nExamples:\n%s", commandList(cmd), examples)
+		introduction, _, _ := strings.Cut(about[1:], "\n\n")
+		shown, _, _ := strings.Cut(examples, "  The same in CI")
+		writeUsage(&b, cmd, introduction+"\n", shown)
+		b.WriteString("\nThe flags used most:\n")
+		for _, o := range of {
+			if o.brief != "" {
+				b.WriteString("  " + o.summary() + "\n")
+			}
 		}
-		p.writeFlags(&b, cmd)
-		codes := report.ExitCodes()
-		if cmd.Name() == string(opNodes) {
-			codes = nodesExitCodes[1:]
-		}
-		b.WriteString("\nExit codes:\n" + indent(codes) + "\nEnvironment:\n" + indent(variables[1:]))
+		fmt.Fprintf(&b, "\n%s --help-all explains all %d flags, their variables, and the exit codes.\n",
+			cmd.CommandPath(), len(of))
 		_, _ = io.WriteString(cmd.OutOrStdout(), b.String())
 	}
+}
+
+// helpAll prints all that there is to know of a command.
+func (p *program) helpAll(cmd *cobra.Command) {
+	var b strings.Builder
+	writeUsage(&b, cmd, about[1:], examples)
+	p.writeFlags(&b, cmd)
+	codes := report.ExitCodes()
+	if cmd.Name() == string(opNodes) {
+		codes = nodesExitCodes[1:]
+	}
+	b.WriteString("\nExit codes:\n" + indent(codes) + "\nEnvironment:\n" + indent(variables[1:]))
+	_, _ = io.WriteString(cmd.OutOrStdout(), b.String())
+}
+
+// writeUsage writes what the command does. The introduction and the examples are those of the root.
+func writeUsage(b *strings.Builder, cmd *cobra.Command, introduction, examples string) {
+	if cmd.HasParent() {
+		fmt.Fprintf(b, "%s.\n\nUsage:\n  %s [flags]\n", cmd.Short, cmd.CommandPath())
+		return
+	}
+	fmt.Fprintf(b, "%s\nUsage:\n  trigger [flags]\n  trigger COMMAND [flags]\n\nCommands:\n%s\nExamples:\n%s",
+		introduction, commandList(cmd), examples)
 }
 
 func commandList(root *cobra.Command) string {
@@ -94,31 +125,46 @@ func commandList(root *cobra.Command) string {
 
 func (p *program) writeFlags(b *strings.Builder, cmd *cobra.Command) {
 	for _, s := range p.sections {
-		if cmd.Flag(s.options[0].name) == nil {
+		if !slices.Contains(s.commands, operationOf(cmd)) {
 			continue
 		}
 		fmt.Fprintf(b, "\n%s:\n", s.title)
 		for _, o := range s.options {
-			b.WriteString("  " + o.title() + "\n" + text.Indent(o.help, "      ", 100))
+			b.WriteString("  " + o.title() + "\n" + text.Indent(o.text(), "      ", 100))
 		}
 	}
-	b.WriteString("\nInformation:\n  -h, --help\n")
+	b.WriteString("\nInformation:\n  -h, --help\n  --help-all\n")
 	if !cmd.HasParent() {
 		b.WriteString("  -v, --version\n")
 	}
 }
 
+// summary is the line of the short help, with the values of a choice at its end.
+func (o *option) summary() string {
+	title, brief := o.titleWithoutDefault(), o.brief
+	if len(o.values) > 0 && !o.many {
+		title = strings.TrimSuffix(title, o.kind) + strings.ToUpper(o.name)
+		brief += ": " + alternatives(o.values)
+	}
+	return fmt.Sprintf("%-33s  %s", title, brief)
+}
+
 // title is the flag with its short name, its kind and its default.
 func (o *option) title() string {
+	title := o.titleWithoutDefault()
+	if o.initial != "" {
+		title += " (default " + o.initial + ")"
+	}
+	return title
+}
+
+func (o *option) titleWithoutDefault() string {
 	title := o.flag()
 	if o.short != "" {
 		title = "-" + o.short + ", " + title
 	}
 	if o.kind != "" {
 		title += " " + o.kind
-	}
-	if o.initial != "" {
-		title += " (default " + o.initial + ")"
 	}
 	return title
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/node-drainer/node-drainer/internal/observe"
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/internal/rollout"
+	"github.com/node-drainer/node-drainer/internal/rollout/loop"
 )
 
 // watchProcess is a process of trigger watch. If there is a Lease, it works while it holds that.
@@ -46,7 +47,7 @@ func (e *executor) watchGroups(ctx context.Context, c *clients) error {
 	if e.settings.listen != "" {
 		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", e.settings.listen)
 		if err != nil {
-			return fmt.Errorf("%s: %w", e.settings.flagName("listen"), err)
+			return fmt.Errorf("%s: %w", e.settings.options.source("listen"), err)
 		}
 		_, _ = fmt.Fprintf(e.stderr, "trigger: listening on %v\n", listener.Addr())
 		server := observe.Server(observe.Handler(registry, w))
@@ -70,7 +71,7 @@ func (w *watchProcess) join(ctx context.Context) (err error) {
 	}
 	if namespace == "" {
 		return fmt.Errorf("%s has no namespace, and the trigger runs in no pod: set NAMESPACE/NAME",
-			w.settings.flagName("lease"))
+			w.settings.options.source("lease"))
 	}
 	w.lease = lead.Config{
 		Election: true, Namespace: namespace, LeaseName: name,
@@ -95,7 +96,7 @@ func (w *watchProcess) run(ctx context.Context) error {
 		defer stop(nil)
 		defer context.AfterFunc(leading, func() {
 			if ctx.Err() == nil {
-				stop(rollout.ErrNotLeading)
+				stop(loop.ErrNotLeading)
 			}
 			stop(nil)
 		})()

@@ -80,11 +80,3 @@ func (l *nodeList) follow(ctx context.Context, r report.Reporter, last report.No
 		}
 	}
 }
-
-// nodesConflicts returns an error for each combination of settings that trigger nodes does not have.
-func (s *settings) nodesConflicts() []error {
-	var c conflicts
-	c.addIf(s.follow && s.output == report.FormatJSON,
-		s.flagName("watch")+" writes more than one document: use --output ndjson, or leave it out")
-	return c
-}

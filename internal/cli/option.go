@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
@@ -22,12 +22,15 @@ type option struct {
 	bare        string // the value of the flag without one; empty if it needs one
 	initial     string // the default in the help; empty if there is none
 	help        string
+	brief       string   // the help in a few words, of an option that is used most
 	values      []string // the allowed values, if there are only a few
 	many        bool     // a list, whose elements are read one by one
 	limits      bool     // Without it, more groups or instances are replaced.
 	read        func(text string) error
+	traits
 
-	given []string
+	given  []string
+	source string // the flag or variable that has set it; empty if none has
 }
 
 // Set keeps a value of the flag.
@@ -52,43 +55,47 @@ func (o *option) variable() string {
 // prefix is that of our variables.
 const prefix = "TRIGGER_"
 
-func (o *option) add(flags *pflag.FlagSet) {
-	o.help = strings.Join(strings.Fields(o.help), " ") // the source has it on several lines
-	f := flags.VarPF(o, o.name, o.short, o.help)
+// add adds the flag to the command, with shell completion for choices. Names of files are completed by default.
+func (o *option) add(c *cobra.Command) {
+	f := c.Flags().VarPF(o, o.name, o.short, o.text())
 	f.NoOptDefVal = o.bare
+	if o.kind != "FILE" && o.kind != "" {
+		complete := cobra.FixedCompletions(o.values, cobra.ShellCompDirectiveNoFileComp)
+		_ = c.RegisterFlagCompletionFunc(o.name, complete) // fails only for an unknown flag
+	}
 }
 
 // parse reads the value of the flag, else of the variable. An empty variable counts as not set, unless the option
-// limits what is replaced: a variable that a pipeline failed to fill must not replace everything. It returns the name
-// of the one that was read, or an empty string.
-func (o *option) parse(environ map[string]string) (source string, err error) {
-	source, given := o.flag(), o.given
-	if len(given) == 0 {
+// limits what is replaced: a variable that a pipeline failed to fill must not replace everything.
+func (o *option) parse(environ map[string]string) error {
+	if len(o.given) > 0 {
+		o.source = o.flag()
+	} else {
 		value, set := environ[o.variable()]
 		switch {
 		case set && value == "" && o.limits:
-			return "", fmt.Errorf("%s is empty: unset it, or set it to what is to be replaced", o.variable())
+			return fmt.Errorf("%s is empty: unset it, or set it to what is to be replaced", o.variable())
 		case value == "":
-			return "", nil
+			return nil
 		}
-		source, given = o.variable(), []string{value}
+		o.source, o.given = o.variable(), []string{value}
 	}
-	for _, text := range o.parts(given) {
+	for _, text := range o.parts() {
 		if err := o.read(text); err != nil {
-			return source, fmt.Errorf("%s is %q: must be %w", source, text, err)
+			return fmt.Errorf("%s is %q: must be %w", o.source, text, err)
 		}
 	}
-	return source, nil
+	return nil
 }
 
 // parts returns the elements of a list, or the last value of another option. An element in double quotes may have
 // commas, as in CSV.
-func (o *option) parts(given []string) []string {
+func (o *option) parts() []string {
 	if !o.many {
-		return given[len(given)-1:]
+		return o.given[len(o.given)-1:]
 	}
 	var parts []string
-	for _, text := range given {
+	for _, text := range o.given {
 		record := csv.NewReader(strings.NewReader(strings.ReplaceAll(text, "\n", " ")))
 		record.LazyQuotes, record.TrimLeadingSpace = true, true
 		elements, err := record.Read()
@@ -147,12 +154,14 @@ func choice[T ~string](set func(T), initial T, name, help string, values ...T) *
 }
 
 // alternatives joins words for a sentence: a, b or c.
-func alternatives(words []string) string {
+func alternatives(words []string) string { return enumeration(words, "or") }
+
+func enumeration(words []string, conjunction string) string {
 	last := len(words) - 1
 	if last < 1 {
 		return strings.Join(words, "")
 	}
-	return strings.Join(words[:last], ", ") + " or " + words[last]
+	return strings.Join(words[:last], ", ") + " " + conjunction + " " + words[last]
 }
 
 // boolean is true or false.

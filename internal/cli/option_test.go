@@ -102,18 +102,17 @@ func TestConflicts(t *testing.T) {
 		{"all flags of mode unhealthy", "--instance i-0a --exclude-node-label pet --between 1m --order zone", []string{
 			"--instance is", "--exclude-node-label is", "--between is", "--order is",
 		}},
-		{"all flags of mode refresh", "--mode unhealthy --bake 1m --pin=false --checkpoints 100 --alarm a --warmup 1m --no-wait --launch-template-version 3 --skip-matching", []string{
+		{"all flags of mode refresh", "--mode unhealthy --bake 1m --pin=false --checkpoints 100 --alarm a --warmup 1m --no-wait --launch-template-version 3", []string{
 			"--bake is for mode refresh only: leave it out, or set --mode refresh", "--pin is", "--checkpoints is", "--alarm is",
-			"--warmup is", "--no-wait is", "--launch-template-version is for", "--skip-matching is", "--launch-template-version is pinned",
+			"--warmup is", "--no-wait is", "--launch-template-version is for", "--launch-template-version is pinned",
 		}},
 		{"surge in mode standby", "--mode standby --surge 2 --raise-max --batch 2", []string{
 			"--surge is for mode refresh or unhealthy only: leave it out, or set --mode refresh or unhealthy", "--raise-max is",
 		}},
 		{"then in mode unhealthy", "--mode unhealthy --then stop", []string{"--then is for mode standby only"}},
-		{"then without Kubernetes", "--mode standby --then keep --no-kubernetes", []string{"--then keep needs Kubernetes"}},
-		{"rollback in mode standby", "--mode standby --on-interrupt rollback", []string{"--on-interrupt rollback is for mode refresh: in mode standby nothing is rolled back"}},
-		{"surge and percentages", "--surge 1 --min-healthy 90", []string{"--surge stands for --min-healthy and --max-healthy: set it, or them"}},
-		{"strategy and percentages", "--strategy launch-first --min-healthy 90", []string{"--strategy applies to --surge: with --min-healthy leave it out"}},
+		{"then without Kubernetes", "--mode standby --then keep --no-kubernetes", []string{"--then needs Kubernetes"}},
+		{"rollback in mode standby", "--mode standby --on-interrupt rollback", []string{"--on-interrupt rollback is for mode refresh only: leave it out, or set --mode refresh"}},
+		{"surge and percentages", "--surge 1 --min-healthy 90", []string{"--min-healthy and --surge exclude each other: leave one of them out"}},
 		{"maximum without minimum", "--max-healthy 120", []string{"--max-healthy needs --min-healthy"}},
 		{"maximum too far above minimum", "--min-healthy 50 --max-healthy 151", []string{"--max-healthy must be at most 100 above --min-healthy"}},
 		{"delay without checkpoints", "--checkpoint-delay 1m", []string{"--checkpoint-delay needs --checkpoints"}},
@@ -126,10 +125,8 @@ func TestConflicts(t *testing.T) {
 		{"following with --no-wait", "--no-wait --until drained --timeout 1h --stall-timeout 1h --on-interrupt cancel --fail-fast", []string{
 			"--until has no effect with --no-wait: leave one of them out", "--timeout has no effect", "--stall-timeout has", "--on-interrupt has", "--fail-fast has",
 		}},
-		{"--detailed-exitcode without a plan", "--detailed-exitcode", []string{"--detailed-exitcode is for plans only: add --plan, or leave it out"}},
-		{"--all and --skip-matching", "--all --skip-matching", []string{"--all also replaces matching instances: leave it or --skip-matching out"}},
 		{"two values of one tag", "--tag role=worker --tag role=infra", []string{"--tag sets two values for one key"}},
-		{"--all and --instance", "--mode unhealthy --all --instance i-0a", []string{"--all and --instance exclude each other"}},
+		{"--all and --instance", "--mode unhealthy --all --instance i-0a", []string{"--instance and --all exclude each other"}},
 		{"node labels without Kubernetes", "--mode unhealthy --exclude-node-label pet --no-kubernetes", []string{"--exclude-node-label needs Kubernetes"}},
 		{"taints without Kubernetes", "--taint-outdated soft --no-kubernetes", []string{"--taint-outdated needs Kubernetes: leave it or --no-kubernetes out"}},
 		{"ready nodes without Kubernetes", "--ready-timeout 10m --no-kubernetes", []string{"--ready-timeout needs Kubernetes: leave it or --no-kubernetes out"}},
@@ -142,9 +139,9 @@ func TestConflicts(t *testing.T) {
 		{"steps without a surge", "--mode unhealthy --surge-step 2", []string{"--surge-step needs --surge"}},
 		{"a surge together in mode refresh", "--together surge", []string{"--together surge is for mode unhealthy"}},
 		{"NoExecute", "--taint-outdated NoExecute", []string{`--taint-outdated is "NoExecute": must be none, soft or hard`}},
-		{"context without Kubernetes", "--no-kubernetes --context prod", []string{"--no-kubernetes uses no cluster"}},
-		{"what a watch would replace in each round", "watch --skip-matching=false --checkpoints 10,50", []string{
-			"--skip-matching would replace the same instances in each round: leave it out", "--checkpoints must end with 100",
+		{"context without Kubernetes", "--no-kubernetes --context prod", []string{"--context and --no-kubernetes exclude each other: leave one of them out"}},
+		{"what a watch would replace in each round", "watch --checkpoints 10,50", []string{
+			"--checkpoints must end with 100",
 		}},
 		{"all instances in each round", "watch --all", []string{"--all would replace the same instances in each round"}},
 		{"the same instances in each round", "watch --mode unhealthy --instance i-0a", []string{"--instance would replace the same"}},
@@ -155,7 +152,7 @@ func TestConflicts(t *testing.T) {
 		{"a watch that does not end", "watch --no-wait -o json --summary-file s.md", []string{
 			"--no-wait has no effect on trigger watch", "--output json is one document", "--summary-file has no effect",
 		}},
-		{"external id without a role", "--external-id team-7", []string{"--external-id is sent when a role is assumed"}},
+		{"external id without a role", "--external-id team-7", []string{"--external-id needs --role-arn, for example --role-arn ARN"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -179,7 +176,7 @@ func TestVariables(t *testing.T) {
 		{"one letter too many", "TRIGGER_ASGS", ": did you mean TRIGGER_ASG?"},
 		{"one letter missing", "TRIGGER_MAX_HEALTY", ": did you mean TRIGGER_MAX_HEALTHY?"},
 		{"prefix of several", "TRIGGER_CHECKPOINT", ": did you mean TRIGGER_CHECKPOINTS or TRIGGER_CHECKPOINT_DELAY?"},
-		{"resembles none", "TRIGGER_HAPPY", ": trigger --help lists them"},
+		{"resembles none", "TRIGGER_HAPPY", ": trigger --help-all lists them"},
 		{"host of a Service", "TRIGGER_SERVICE_HOST", ""},
 		{"port of a Service", "TRIGGER_SERVICE_PORT", ""},
 		{"named port of a Service", "TRIGGER_SERVICE_PORT_HTTP", ""},
@@ -208,16 +205,16 @@ func TestVariables(t *testing.T) {
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	var seen []string
-	for _, o := range newProgram(nil, nil, nil).options() {
+	for _, o := range newProgram(nil, nil, nil).executor.settings.options {
 		if slices.Contains(seen, o.name) {
 			t.Errorf("%s is duplicate", o.flag())
 		}
 		seen = append(seen, o.name)
-		if o.help == "" || !strings.HasSuffix(o.help, ".") {
-			t.Errorf("%s: the help is not a sentence: %q", o.flag(), o.help)
+		if o.help == "" || !strings.HasSuffix(o.text(), ".") {
+			t.Errorf("%s: the help is not a sentence: %q", o.flag(), o.text())
 		}
-		if strings.ContainsAny(o.help+o.initial, "|`") {
-			t.Errorf("%s: the help would break a table: %q", o.flag(), o.help)
+		if strings.ContainsAny(o.text()+o.initial, "|`") {
+			t.Errorf("%s: the help would break a table: %q", o.flag(), o.text())
 		}
 	}
 }
@@ -227,7 +224,7 @@ func TestDefaults(t *testing.T) {
 	t.Parallel()
 	plain, _, _ := read(t, nil, "--asg", "workers")
 	watching := watchOptions(newSettings())
-	for _, o := range newProgram(nil, nil, nil).options() {
+	for _, o := range newProgram(nil, nil, nil).executor.settings.options {
 		if o.initial == "" || slices.Contains([]string{"batch", "order", "then"}, o.name) { // not of mode refresh
 			continue
 		}

@@ -69,7 +69,7 @@ func (e *executor) checkSummary() error {
 		return nil
 	}
 	if err := write(e.settings.summaryFile, os.O_TRUNC, ""); err != nil {
-		return fmt.Errorf("%s: %w", e.settings.flagName("summary-file"), err)
+		return fmt.Errorf("%s: %w", e.settings.options.source("summary-file"), err)
 	}
 	return nil
 }

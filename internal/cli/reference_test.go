@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -26,29 +27,44 @@ func TestReferencePage(t *testing.T) {
 			fmt.Fprintf(&b, "| `trigger %s` | %s |\n", c.Name(), c.Short)
 		}
 	}
-	reach := map[reach]string{
-		forPlans:    "`trigger` and `trigger plan` have these.",
-		forRollouts: "`trigger`, `trigger plan` and `trigger watch` have these.",
-		forReturn:   "`trigger`, `trigger plan`, `trigger watch` and `trigger rollback` have these.",
-		forWaiting:  "All commands except `trigger status` and `trigger nodes` have these.",
-		forGroups:   "All commands except `trigger nodes` have these.",
-		forNodes:    "`trigger nodes` has these.",
-		forWatch:    "`trigger watch` has these.",
-		forAll:      "All commands have these.",
-	}
 	for _, s := range p.sections {
-		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n", s.title, reach[s.reach])
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n", s.title, commandsOf(s))
 		b.WriteString("| Flag | Variable | Default | Description |\n| --- | --- | --- | --- |\n")
 		for _, o := range s.options {
 			initial := "not set"
 			if o.initial != "" || o.kind == "" {
 				initial = "`" + cmp.Or(o.initial, "false") + "`"
 			}
-			fmt.Fprintf(&b, "| %s | `%s` | %s | %s |\n", markdownFlag(o), o.variable(), initial, o.help)
+			fmt.Fprintf(&b, "| %s | `%s` | %s | %s |\n", markdownFlag(o), o.variable(), initial, o.text())
 		}
 	}
 	b.WriteString("\n## Exit codes\n\n```text\n" + strings.TrimRight(report.ExitCodes(), "\n") + "\n```\n")
 	golden(t, filepath.Join("..", "..", "docs", "trigger-flags.md"), b.String())
+}
+
+// commandsOf says which commands have the flags of the section.
+func commandsOf(s section) string {
+	var have, lack []string
+	for _, v := range allCommands() {
+		name := "`trigger " + string(v) + "`"
+		if v == opRun {
+			name = "`trigger`"
+		}
+		if slices.Contains(s.commands, v) {
+			have = append(have, name)
+		} else {
+			lack = append(lack, name)
+		}
+	}
+	switch {
+	case len(lack) == 0:
+		return "All commands have these."
+	case len(lack) < 3:
+		return "All commands except " + enumeration(lack, "and") + " have these."
+	case len(have) == 1:
+		return have[0] + " has these."
+	}
+	return enumeration(have, "and") + " have these."
 }
 
 // markdownFlag is the flag with its kind. The bars of a choice would end the cell of the table.

@@ -9,24 +9,24 @@ import (
 	"github.com/node-drainer/node-drainer/internal/cluster"
 	"github.com/node-drainer/node-drainer/internal/gate"
 	"github.com/node-drainer/node-drainer/internal/report"
-	"github.com/node-drainer/node-drainer/internal/rollout"
+	"github.com/node-drainer/node-drainer/internal/rollout/plan"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
 // settings are the parsed flags and variables.
 type settings struct {
-	rollout.Config // without what several options make up together: see config
+	plan.Config // without what several options make up together: see config
 
 	tags   []string
 	noWait bool
 	surge  *refresh.Amount
 	gate   gate.Gate
 
-	plan, detailed bool
-	follow         bool   // trigger nodes shows the nodes again after each change
-	lease, listen  string // of trigger watch
-	output         report.Format
-	summaryFile    string
+	detailed      bool
+	follow        bool   // trigger nodes shows the nodes again after each change
+	lease, listen string // of trigger watch
+	output        report.Format
+	summaryFile   string
 
 	autoscaler string // the Deployment to pause, NAMESPACE/NAME
 
@@ -37,50 +37,40 @@ type settings struct {
 	context      string
 	noKubernetes bool
 
-	given map[string]string // the flag or variable by which each option was given, by the name of the option
+	options options
 }
 
 func newSettings() *settings {
 	return &settings{
-		Config: rollout.Config{
-			Mode: refresh.ModeRefresh,
-			Pin:  refresh.PinAuto,
-			Preferences: refresh.Preferences{
-				SkipMatching: true, Protected: "Ignore", Standby: "Ignore",
-			},
-			Strategy:     refresh.LaunchFirst,
-			OnConflict:   rollout.Attach,
+		Config: plan.Config{
+			Mode:         refresh.ModeRefresh,
+			Pin:          refresh.PinAuto,
+			Preferences:  refresh.Preferences{Protected: "Ignore", Standby: "Ignore"},
+			OnConflict:   plan.Attach,
 			Pace:         refresh.Pace{Batch: refresh.Amount{N: 1}, Order: refresh.ByAge, Then: refresh.ThenTerminate},
 			Taint:        cluster.NoTaint,
-			Until:        rollout.Drained,
+			Until:        plan.Drained,
 			StallTimeout: time.Hour,
 			GateTimeout:  5 * time.Minute,
 			PollInterval: 5 * time.Second,
-			OnInterrupt:  rollout.Detach,
+			OnInterrupt:  plan.Detach,
 			Together:     refresh.PhaseCheck,
 			Parallel:     1,
 			Interval:     5 * time.Minute,
 		},
 		output: report.FormatAuto,
-		given:  map[string]string{},
 	}
 }
 
-// requiresKubernetes reports whether a setting requires Kubernetes.
-func requiresKubernetes(s *settings) bool {
-	return s.kubeconfig != "" || s.context != "" || len(s.Exclude) > 0 || s.Taint != cluster.NoTaint || s.lease != "" ||
-		s.autoscaler != "" || s.ReadyTimeout > 0 || s.Pace.Then != refresh.ThenTerminate
-}
-
 // config returns the configuration of package rollout. The settings must have no conflicts.
-func (s *settings) config() rollout.Config {
+func (s *settings) config() plan.Config {
 	c := s.Config
 	c.Selection.Tags, _ = tagsOf(s.tags)
 	c.Order = c.Selection.Names
 	if c.Mode == refresh.ModeNodegroup { // The request selects them.
 		c.Order, c.Selection, c.Version = s.nodegroups.request.Names, refresh.Selection{}, ""
 	}
-	c.Wait = !s.noWait
+	c.Wait, c.Preferences.SkipMatching = !s.noWait, !s.All
 	if s.gate != (gate.Gate{}) {
 		c.Gate = s.gate
 	}
@@ -91,8 +81,6 @@ func (s *settings) config() rollout.Config {
 		}
 		return c
 	}
-	c.All = c.All || !c.Preferences.SkipMatching
-	c.Preferences.SkipMatching = !c.All
 	c.Surge = s.surge
 	if c.Surge == nil && c.Preferences.MinHealthy == nil {
 		c.Surge = &refresh.Amount{N: 10, Percent: true}

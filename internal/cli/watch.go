@@ -5,7 +5,6 @@ import (
 	"time"
 	_ "time/tzdata" // The image has no time zones.
 
-	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -18,7 +17,7 @@ func watchOptions(s *settings) []*option {
 		windowOption(&s.Windows),
 		textOption(&s.lease, "lease", "[NAMESPACE/]NAME",
 			`Lease by which several replicas elect the one that works; the others stand by. Events of rollouts are recorded
-			on it. The default namespace is the pod's. If not set, this process works at once. It needs Kubernetes.`),
+			on it. The default namespace is the pod's. If not set, this process works at once.`).onKubernetes(),
 		textOption(&s.listen, "listen", "ADDRESS",
 			"Address for /metrics, /healthz and /readyz, such as :8080. If not set, the watch serves nothing.").
 			checked(regexp.MustCompile(`:[0-9]+$`).MatchString, "HOST:PORT or :PORT"),
@@ -41,26 +40,4 @@ func windowOption(p *refresh.Windows) *option {
 			return err
 		},
 	}
-}
-
-// watchConflicts returns an error for each combination of settings that trigger watch does not have.
-func (s *settings) watchConflicts() []error {
-	var c conflicts
-	const again = " would replace the same instances in each round: leave it out"
-	_, whole := s.given["skip-matching"]
-	c.addIf(s.All, s.flagName("all")+again)
-	c.addIf(whole && !s.Preferences.SkipMatching, s.flagName("skip-matching")+again)
-	c.addIf(len(s.Only) > 0, s.flagName("instance")+again)
-	points := s.Preferences.Checkpoints
-	c.addIf(len(points) > 0 && points[len(points)-1] < 100,
-		s.flagName("checkpoints")+" must end with 100: otherwise each round would replace some more")
-	c.addIf(s.noWait, s.flagName("no-wait")+" has no effect on trigger watch: leave it out")
-	c.addIf(s.output == report.FormatJSON,
-		s.flagName("output")+" json is one document, and trigger watch does not end: use text or ndjson")
-	c.addIf(s.summaryFile != "", s.flagName("summary-file")+" has no effect on trigger watch: leave it out")
-	holds := s.autoscaler != "" || len(s.Suspend) > 0
-	c.addIf(len(s.Windows) > 0 && holds, s.flagName("window")+" leaves a rollout between two windows as it is, with the "+
-		"autoscaler paused and processes suspended all day: leave --pause-autoscaler and --suspend out")
-	c.addIf(s.lease != "" && s.noKubernetes, s.flagName("lease")+" needs Kubernetes: leave it or --no-kubernetes out")
-	return c
 }

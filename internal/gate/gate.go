@@ -21,6 +21,9 @@ type Gate struct {
 	URL     string
 }
 
+// ErrNoCommand says that the command cannot be run, however often it is tried.
+var ErrNoCommand = errors.New("the command does not exist or may not be executed: correct its name or path")
+
 // Point is where a rollout is.
 type Point struct {
 	Group           string
@@ -74,7 +77,18 @@ func run(ctx context.Context, command string, at Point) error {
 	case ctx.Err() != nil:
 		err = ctx.Err()
 	}
+	if isMissing(err) {
+		err = fmt.Errorf("%w: %w", ErrNoCommand, err)
+	}
 	return fmt.Errorf("gate command: %w%s", err, shown(string(output)))
+}
+
+// isMissing reports whether there is no shell, or the shell has no such command. Source: "Exit Status for Commands" of
+// the Shell Command Language in POSIX.
+func isMissing(err error) bool {
+	const notExecutable, notFound = 126, 127
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	return errors.Is(err, exec.ErrNotFound) || ok && (exit.ExitCode() == notExecutable || exit.ExitCode() == notFound)
 }
 
 // tail keeps the end of what is written.

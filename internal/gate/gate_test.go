@@ -26,7 +26,8 @@ func TestCommand(t *testing.T) {
 		"test $GATE_GROUP.$GATE_PHASE.$GATE_REPLACED.$GATE_TOTAL = workers.batch.2.5": "",
 		"sleep 1000 & true":                             "",
 		"head -c 100000 /dev/zero | tr '\\0' y; exit 1": "exit status 1: " + strings.Repeat("y", mostShown),
-		"no-such-program":                               "exit status 127",
+		"no-such-program":                               ErrNoCommand.Error() + ": exit status 127",
+		"/etc/passwd":                                   ErrNoCommand.Error() + ": exit status 126",
 	} {
 		err := Gate{Command: command}.Try(t.Context(), at)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {

@@ -197,7 +197,7 @@ func withoutNumbers(text string) string {
 }
 
 func progressChanges(before, after Group) []change {
-	if after.Total == 0 || (after.Gone == before.Gone && after.percent() == before.percent()) {
+	if after.Total == 0 || (after.Gone == before.Gone && after.Percent == before.Percent) {
 		return nil
 	}
 	return []change{{kind: kindProgress, text: after.progress()}}

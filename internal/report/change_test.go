@@ -84,7 +84,7 @@ func TestChanges(t *testing.T) {
 		"the progress of batches": {
 			&Group{Name: "workers", Mode: refresh.ModeUnhealthy, Total: 3},
 			Group{Name: "workers", Mode: refresh.ModeUnhealthy, Total: 3, Gone: 2},
-			[]string{"progress ok 66 % replaced: 2 of 3 old instances gone"},
+			[]string{"progress ok 2 of 3 old instances gone"},
 		},
 		"it fails":      {&base, changed(func(g *Group) { g.Outcome = Stalled }), []string{"outcome refuse stalled"}},
 		"it is skipped": {&base, changed(func(g *Group) { g.Outcome = Skipped }), []string{"outcome warn skipped"}},

@@ -174,8 +174,14 @@ func plans() []Plan {
 	return []Plan{
 		{
 			Group: "workers", Mode: refresh.ModeRefresh, Target: "launch template node (lt-1) version 7 ($Latest)", Desired: 4,
-			Outdated: 2, Kept: 1, Active: "1b2c3d4e", Instances: instances,
-			Findings: findings(),
+			Outdated: 2, Kept: 1, Instances: instances, Findings: findings(), Refused: []string{"suspended"},
+		},
+		{
+			Group: "batch", Mode: refresh.ModeRefresh, Target: "launch template batch (lt-3) version 2", Desired: 1, Outdated: 1,
+			Instances: []Planned{{ID: "i-0c01", Zone: "eu-central-1a", Type: "m7g.large", State: "InService", Outdated: true, Reasons: older}},
+			Findings:  findings()[1:],
+			Steps: []string{"StartInstanceRefresh with the desired configuration launch template batch (lt-3) version 2: " +
+				refresh.Preferences{MinHealthy: new(100), MaxHealthy: new(200), SkipMatching: true, Protected: "Ignore", Standby: "Ignore"}.String()},
 		},
 		{Group: "spot", Mode: refresh.ModeRefresh, Target: "launch template spot (lt-2) version 3", Desired: 1, Instances: []Planned{{ID: "i-0b09", State: "InService"}}, Findings: []refresh.Finding{}},
 	}

@@ -111,19 +111,12 @@ func (g Group) find(match func(Instance) bool) []Instance {
 	return found
 }
 
-// percent returns the progress: that of the refresh, or the share of the old instances that are replaced.
-func (g Group) percent() int {
-	switch {
-	case g.Mode == refresh.ModeRefresh:
-		return g.Percent
-	case g.Total == 0:
-		return 0
-	}
-	return 100 * g.Gone / g.Total
-}
-
 func (g Group) progress() string {
-	return fmt.Sprintf("%d %% replaced: %d of %d old instances gone", g.percent(), g.Gone, g.Total)
+	gone := fmt.Sprintf("%d of %d old instances gone", g.Gone, g.Total)
+	if g.Mode == refresh.ModeRefresh {
+		gone += fmt.Sprintf("; AWS says %d %%", g.Percent)
+	}
+	return gone
 }
 
 // duration returns how long the group's rollout has taken.

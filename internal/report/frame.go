@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/node-drainer/node-drainer/internal/text"
+	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
 // block is the part of a frame for one group: one line, and details if there is space.
@@ -139,7 +140,10 @@ func nameCells(groups []Group, cols int) int {
 func (g Group) block(name, cols int) block {
 	b := block{bar: line{{bold, pad(clean(g.Name), name) + "  "}}}
 	b.bar = append(b.bar, bar(g, max(cols/4, 10))...)
-	numbers := fmt.Sprintf(" %3d %%  %d/%d gone  ", g.percent(), g.Gone, g.Total)
+	numbers := fmt.Sprintf("  %d/%d gone  ", g.Gone, g.Total)
+	if g.Mode == refresh.ModeRefresh {
+		numbers += fmt.Sprintf("AWS %d %%  ", g.Percent)
+	}
 	b.bar = append(b.bar, span{plain, numbers}, g.state())
 	if g.Outcome != "" || g.Phase == Queued {
 		return b

@@ -15,11 +15,11 @@ import (
 type githubReporter struct{ textReporter }
 
 // Plan writes the plan as a group, and its findings as annotations.
-func (g *githubReporter) Plan(plans []Plan) {
+func (g *githubReporter) Plan(plans []Plan, _ int) {
 	g.command("group", "", "Plan")
 	g.lines(planLines(plans, 0)...)
 	g.command("endgroup", "", "")
-	g.lines(planTotal(plans)...)
+	g.lines(planTotal(plans, 0)...)
 	for _, p := range plans {
 		if len(plans) == 1 {
 			g.lines(plainLine(p.summary()))

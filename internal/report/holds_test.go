@@ -20,8 +20,8 @@ func TestHolds(t *testing.T) {
 `
 	outdated := Plan{Group: "workers", Holds: holds, Outdated: 1, Instances: []Planned{{ID: "i-0a01", Outdated: true}}}
 	for name, show := range map[string]func(Reporter){
-		"a plan":                        func(r Reporter) { r.Plan([]Plan{outdated}) },
-		"a plan without outdated nodes": func(r Reporter) { r.Plan([]Plan{{Group: "workers", Holds: holds}}) },
+		"a plan":                        func(r Reporter) { r.Plan([]Plan{outdated}, 0) },
+		"a plan without outdated nodes": func(r Reporter) { r.Plan([]Plan{{Group: "workers", Holds: holds}}, 0) },
 		"a status":                      func(r Reporter) { r.Status(Rollout{Groups: []Group{{Name: "workers", Holds: holds}}}) },
 	} {
 		var text, document strings.Builder

@@ -39,10 +39,10 @@ type liveReporter struct {
 }
 
 // Plan writes the plan in the width of the terminal, above the view.
-func (l *liveReporter) Plan(plans []Plan) {
+func (l *liveReporter) Plan(plans []Plan, _ int) {
 	cols, _ := l.dimensions()
 	l.lines(planLines(plans, cols-1)...)
-	l.lines(append(planTotal(plans), plainLine())...)
+	l.lines(append(planTotal(plans, cols-1), plainLine())...)
 }
 
 // Show draws the view.

@@ -84,7 +84,7 @@ func TestPictures(t *testing.T) {
 		view.Show(moment)
 	}
 	screen, plan := onTerminal(120, 60)
-	plan.Plan(plans())
+	plan.Plan(plans(), 0)
 	for name, text := range map[string]string{"rollout": rollout.String(), "plan": strings.Join(screen.screen(), "\n")} {
 		title := map[string]string{"rollout": "The live view of a rollout", "plan": "A plan of the trigger"}[name]
 		golden(t, filepath.Join("..", "..", "..", "docs", "pictures", name+".svg"), picture.SVG(title, text))
@@ -94,7 +94,7 @@ func TestPictures(t *testing.T) {
 func TestLivePlanGolden(t *testing.T) {
 	t.Parallel()
 	screen, r := onTerminal(80, 60)
-	r.Plan(plans())
+	r.Plan(plans(), 0)
 	golden(t, "plan.live-80", strings.Join(screen.screen(), "\n")+"\n")
 	if len(screen.faults) > 0 {
 		t.Error(screen.faults)
@@ -105,7 +105,7 @@ func TestLiveHostileText(t *testing.T) {
 	t.Parallel()
 	rollout, plans := hostile()
 	screen, r := onTerminal(80, 60)
-	r.Plan(plans[:1])
+	r.Plan(plans[:1], 0)
 	for n, fault := range screen.faults {
 		if !strings.Contains(fault, "does not fit") { // A word of a plan may be longer than a line: the terminal wraps it.
 			t.Fatal(screen.faults[n:])

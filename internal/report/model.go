@@ -3,6 +3,7 @@
 package report
 
 import (
+	"slices"
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/cluster"
@@ -22,6 +23,7 @@ type Plan struct {
 	Active    string            `json:"activeRefresh,omitempty"` // The id of the active refresh.
 	Reasons   []refresh.Reason  `json:"reasons,omitempty"`       // Why the managed node group is outdated, also without nodes.
 	Refused   []string          `json:"refused,omitempty"`       // The checks for which a run would end before it changes anything.
+	Steps     []string          `json:"steps,omitempty"`         // What a run would send, in its order, if it is not refused.
 	Holds     []refresh.Hold    `json:"holds,omitempty"`         // What triggers have changed for a rollout.
 	Instances []Planned         `json:"instances"`
 	Findings  []refresh.Finding `json:"findings"`
@@ -46,7 +48,7 @@ type Planned struct {
 type Rollout struct {
 	At      time.Time `json:"at"`
 	Started time.Time `json:"started"`
-	Groups  []Group   `json:"groups"` // By name; always the same ones.
+	Groups  []Group   `json:"groups"` // In the order of the rollout; always the same ones.
 }
 
 // Group is the state of a rollout in one group.
@@ -57,21 +59,26 @@ type Group struct {
 	Phase     Phase          `json:"phase"`
 	Target    string         `json:"target"`
 	Desired   int            `json:"desired"`
-	Refresh   string         `json:"refresh,omitempty"`  // The id of the Instance Refresh.
-	Attached  bool           `json:"attached,omitempty"` // It was not started by this run.
-	Status    string         `json:"status,omitempty"`   // Of the refresh, from the API.
-	Reason    string         `json:"reason,omitempty"`   // Of that status, from the API.
-	Percent   int            `json:"percent"`            // Of the refresh.
-	Total     int            `json:"total"`              // The number of instances to be replaced, counted at the start.
-	Gone      int            `json:"gone"`               // How many of them count as replaced, depending on --until.
-	Holds     []refresh.Hold `json:"holds,omitempty"`    // What triggers have changed for a rollout; in a status only.
-	Instances []Instance     `json:"instances"`          // All that are in the group now.
-	Notes     []Note         `json:"notes,omitempty"`    // Actions and findings, oldest first. Notes are only appended.
-	Outcome   Outcome        `json:"outcome,omitempty"`  // Empty until it has ended.
-	Message   string         `json:"message,omitempty"`  // Of the outcome: the state, and what to do.
+	Refresh   string         `json:"refresh,omitempty"`        // The id of the Instance Refresh.
+	Attached  bool           `json:"attached,omitempty"`       // It was not started by this run.
+	Status    string         `json:"status,omitempty"`         // Of the refresh, from the API.
+	Reason    string         `json:"reason,omitempty"`         // Of that status, from the API.
+	Percent   int            `json:"refreshPercent,omitempty"` // What AWS says of the refresh.
+	Total     int            `json:"total"`                    // The number of instances to be replaced, counted at the start.
+	Gone      int            `json:"gone"`                     // How many of them count as replaced, depending on --until.
+	Holds     []refresh.Hold `json:"holds,omitempty"`          // What triggers have changed for a rollout; in a status only.
+	Instances []Instance     `json:"instances"`                // All that are in the group now.
+	Notes     []Note         `json:"notes,omitempty"`          // Actions and findings, oldest first. Notes are only appended.
+	Outcome   Outcome        `json:"outcome,omitempty"`        // Empty until it has ended.
+	Message   string         `json:"message,omitempty"`        // Of the outcome: the state, and what to do.
 	Ended     time.Time      `json:"ended,omitzero"`
 	Failed    string         `json:"failed,omitempty"` // The target that trigger watch does not try again; of a status only.
 	Revision  int            `json:"-"`                // If not 0, two Groups with the same one are the same.
+}
+
+// Ended reports whether nothing is under way in any of the groups of a status.
+func (r Rollout) Ended() bool {
+	return !slices.ContainsFunc(r.Groups, func(g Group) bool { return g.Outcome == "" })
 }
 
 // Note is an action or a finding that the other fields do not show.
@@ -101,7 +108,7 @@ const (
 	Replacing Phase = "replacing" // New instances are launched, old ones terminated.
 	Baking    Phase = "baking"    // All instances are replaced; alarms are watched.
 	Draining  Phase = "draining"  // The refresh has ended; old nodes still have pods.
-	Finished  Phase = "over"
+	Finished  Phase = "finished"
 )
 
 // Outcome is how the rollout of a group ended.
@@ -109,12 +116,12 @@ type Outcome string
 
 // The outcomes.
 const (
-	Done        Outcome = "done"    // No outdated instance is left.
-	Nothing     Outcome = "nothing" // There was none.
-	Detached    Outcome = "left"    // The refresh continues; the trigger does not wait for it.
-	Refused     Outcome = "refused" // By the preflight; nothing was changed.
-	Failed      Outcome = "failed"  // Failed or cancelled.
-	Gated       Outcome = "gated"   // A gate did not pass.
+	Done        Outcome = "done"     // No outdated instance is left.
+	Nothing     Outcome = "nothing"  // There was none.
+	Detached    Outcome = "detached" // The refresh continues; the trigger does not wait for it.
+	Refused     Outcome = "refused"  // By the preflight; nothing was changed.
+	Failed      Outcome = "failed"   // Failed or cancelled.
+	Gated       Outcome = "gated"    // A gate did not pass.
 	RolledBack  Outcome = "rolled-back"
 	Ineffective Outcome = "ineffective" // What the group launches for the target is outdated, too.
 	TimedOut    Outcome = "timed-out"
@@ -129,7 +136,7 @@ const (
 // Reporter reports a plan, a status, marked nodes or a rollout. It is called from one goroutine at a time, and may
 // keep what it is given.
 type Reporter interface {
-	Plan(plans []Plan)
+	Plan(plans []Plan, exitCode int)
 	Status(r Rollout)          // The newest refresh of each group.
 	Nodes(all Nodes)           // The marked nodes.
 	Note(group string, n Note) // Of trigger watch, between rollouts; the group is empty if it is about none.

@@ -44,7 +44,7 @@ type noteLine struct {
 type progressLine struct {
 	head
 	Phase   Phase          `json:"phase"`
-	Percent int            `json:"percent"`
+	Percent int            `json:"refreshPercent,omitempty"`
 	Total   int            `json:"total"`
 	Gone    int            `json:"gone"`
 	States  map[string]int `json:"states"`
@@ -53,6 +53,7 @@ type progressLine struct {
 
 type outcomeLine struct {
 	head
+	Version  int     `json:"version,omitempty"` // Of the last line.
 	Outcome  Outcome `json:"outcome"`
 	ExitCode int     `json:"exitCode"`
 	Message  string  `json:"message,omitempty"`
@@ -68,10 +69,11 @@ type outcomeLine struct {
 //	          of started and status "refresh" and "status";
 //	          of instance and drain "instance", "state" (its last, if it left the group), "node", "old"
 //	note      "level": ok, warn or refuse; "text"
-//	progress  "phase", "percent", "total", "gone"; "states": how many instances are in each lifecycle state;
-//	          "text". It is written for each change of these numbers, and once a minute without changes.
+//	progress  "phase", "total", "gone", and in mode refresh "refreshPercent", which is what AWS says; "states": how many
+//	          instances are in each lifecycle state; "text". It is written for each change of these numbers, and once a
+//	          minute without changes.
 //	outcome   "outcome", "exitCode", "message"
-//	end       "outcome" and "exitCode" of all groups together. It is the last line.
+//	end       "outcome" and "exitCode" of all groups together, and "version". It is the last line.
 //
 // Fields may be added, but not removed. Fields without a value are left out.
 type ndjsonReporter struct {
@@ -81,7 +83,7 @@ type ndjsonReporter struct {
 }
 
 // Plan writes a line for each group.
-func (n *ndjsonReporter) Plan(plans []Plan) {
+func (n *ndjsonReporter) Plan(plans []Plan, _ int) {
 	for _, p := range plans {
 		n.object(planLine{head{n.now(), p.Group, "plan"}, p}, "")
 	}
@@ -110,7 +112,7 @@ func (n *ndjsonReporter) Show(r Rollout) {
 func (n *ndjsonReporter) End(r Rollout) {
 	n.Show(r)
 	worst := Worst(r.Groups)
-	n.object(outcomeLine{head: head{At: r.At, Type: "end"}, Outcome: worst, ExitCode: worst.ExitCode()}, "")
+	n.object(outcomeLine{head{At: r.At, Type: "end"}, Version, worst, worst.ExitCode(), ""}, "")
 }
 
 // object returns the change as a line of its type.
@@ -120,9 +122,9 @@ func (c change) object() any {
 	case kindNote:
 		return noteLine{h, c.level, c.text}
 	case kindProgress:
-		return progressLine{h, g.Phase, g.percent(), g.Total, g.Gone, g.states(), c.text}
+		return progressLine{h, g.Phase, g.Percent, g.Total, g.Gone, g.states(), c.text}
 	case kindOutcome:
-		return outcomeLine{h, g.Outcome, g.Outcome.ExitCode(), g.Message}
+		return outcomeLine{h, 0, g.Outcome, g.Outcome.ExitCode(), g.Message}
 	}
 	h.Type = "change"
 	l := changeLine{head: h, Kind: c.kind, Text: c.text}

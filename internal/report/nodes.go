@@ -154,7 +154,7 @@ func (l *liveReporter) Nodes(all Nodes) {
 }
 
 // Nodes writes the nodes.
-func (d *jsonReporter) Nodes(all Nodes) { d.object(all, jsonIndent) }
+func (d *jsonReporter) Nodes(all Nodes) { d.object(nodesDocument{Version, all}, jsonIndent) }
 
 // nodesLine is one line of a table of nodes.
 type nodesLine struct {

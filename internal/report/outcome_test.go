@@ -31,7 +31,7 @@ func TestExitCodes(t *testing.T) {
 	t.Parallel()
 	want := `    0  nothing: there was no outdated instance
        done: no outdated instance is left
-       left: the refresh continues; the trigger did not wait for it
+       detached: the refresh continues; the trigger did not wait for it
     1  skipped: the group was not started, because another one failed
        refused: the preflight refused the rollout; nothing was changed
        error: AWS or Kubernetes refused a call, or a flag is wrong

@@ -22,7 +22,7 @@ func planLines(plans []Plan, cells int) []line {
 
 func (p Plan) lines(cells int) []line {
 	if !p.IsDue() && !p.hasProblems() {
-		return append(holdLines(p.Holds, cells), plainLine(p.summary()))
+		return append(holdLines(p.Holds, cells), paragraph(0, plain, p.summary(), cells)...)
 	}
 	all := []line{{{bold, p.Group}, {plain, " (mode " + string(p.Mode) + ")"}}}
 	if p.Target != "" {
@@ -47,7 +47,16 @@ func (p Plan) lines(cells int) []line {
 		all = append(all, indented(table(p.findingRows(), max(cells-2, 0)))...)
 		all = append(all, plainLine())
 	}
-	return append(all, line{{bold, p.summary()}}, plainLine())
+	for n, step := range p.Steps {
+		if n == 0 {
+			all = append(all, plainLine("  A run would do this:"))
+		}
+		all = append(all, paragraph(4, plain, fmt.Sprintf("%d. %s", n+1, step), cells)...)
+	}
+	if len(p.Steps) > 0 {
+		all = append(all, plainLine())
+	}
+	return append(append(all, paragraph(0, bold, p.summary(), cells)...), plainLine())
 }
 
 func indented(lines []line) []line {
@@ -154,15 +163,23 @@ func reasonTexts(reasons []refresh.Reason) []string {
 	return texts
 }
 
-// findingRows returns the findings of the preflight, the most severe first.
+// findingRows returns the findings of the preflight, the most severe first, and at the end the checks that passed.
 func (p Plan) findingRows() [][]span {
 	var rows [][]span
+	var passed []string
 	for _, level := range []refresh.Level{refresh.Refuse, refresh.Warn, refresh.OK} {
 		for _, f := range p.Findings {
-			if f.Level == level {
+			switch {
+			case f.Level != level:
+			case level == refresh.OK:
+				passed = append(passed, f.Check)
+			default:
 				rows = append(rows, []span{{styleOf(level), string(level)}, {plain, f.Check}, {plain, f.Text}})
 			}
 		}
+	}
+	if len(passed) > 0 {
+		rows = append(rows, cells(string(refresh.OK), text.Count(len(passed), "check"), strings.Join(passed, ", ")))
 	}
 	return rows
 }
@@ -203,7 +220,7 @@ func outdatedCount(all, replaced, kept int) string {
 }
 
 // planTotal returns the summary of all groups, if there are several.
-func planTotal(plans []Plan) []line {
+func planTotal(plans []Plan, cells int) []line {
 	if len(plans) == 1 {
 		return nil
 	}
@@ -215,9 +232,10 @@ func planTotal(plans []Plan) []line {
 			refused = append(refused, p.Group)
 		}
 	}
-	total := "In " + text.Count(len(plans), "group") + ": " + outdatedCount(instances, replaced, kept)
+	total := "In " + text.Count(len(plans), "group") + ", replaced in this order: " +
+		outdatedCount(instances, replaced, kept)
 	if len(refused) > 0 {
 		total = strings.TrimSuffix(total, ".") + "; a run would be refused in " + text.First(refused, 5) + "."
 	}
-	return []line{{{bold, total}}}
+	return paragraph(0, bold, total, cells)
 }

@@ -29,7 +29,7 @@ func TestGolden(t *testing.T) {
 			t.Parallel()
 			var out strings.Builder
 			r := reporters(&out)[name]
-			r.Plan(plans())
+			r.Plan(plans(), 0)
 			golden(t, "plan."+name, out.String())
 			out.Reset()
 			report(r)
@@ -94,7 +94,7 @@ func TestNoControlCharacters(t *testing.T) {
 	for name := range reporters(nil) {
 		var out strings.Builder
 		r := reporters(&out)[name]
-		r.Plan(plans)
+		r.Plan(plans, 0)
 		r.Status(rollout)
 		r.Nodes(nodes)
 		r.Note(hostileText, Note{At: at(1), Text: hostileText})
@@ -146,7 +146,7 @@ func TestHeartbeat(t *testing.T) {
 		r.Show(Rollout{At: at(tt.second), Started: started, Groups: []Group{{Name: "later", Phase: Queued, Total: 5}, g}})
 		want := ""
 		if tt.beats {
-			want = at(tt.second).Format("15:04:05") + " workers  0 % replaced: 0 of 2 old instances gone; 1 InService\n"
+			want = at(tt.second).Format("15:04:05") + " workers  0 of 2 old instances gone; AWS says 0 %; 1 InService\n"
 		}
 		if got := out.String(); tt.second > 0 && got != want {
 			t.Errorf("after %d seconds: %q, want %q", tt.second, got, want)
@@ -161,7 +161,7 @@ func TestWriteErrors(t *testing.T) {
 		for _, name := range []string{"text", "github", "json", "ndjson", "live"} {
 			out := &brokenWriter{left: after}
 			r := cmp.Or(reporters(out)[name], live(out, 80, 24, true))
-			if r.Plan(plans()); after == 0 && !errors.Is(r.Err(), errGone) {
+			if r.Plan(plans(), 0); after == 0 && !errors.Is(r.Err(), errGone) {
 				t.Errorf("%s: Err is %v after the plan", name, r.Err())
 			}
 			if report(r); !errors.Is(r.Err(), errGone) || out.later > 0 {

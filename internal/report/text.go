@@ -16,9 +16,9 @@ type textReporter struct {
 }
 
 // Plan writes tables of the outdated instances and the findings, and a summary.
-func (t *textReporter) Plan(plans []Plan) {
+func (t *textReporter) Plan(plans []Plan, _ int) {
 	t.lines(planLines(plans, 0)...)
-	t.lines(planTotal(plans)...)
+	t.lines(planTotal(plans, 0)...)
 }
 
 // Status writes a paragraph for each group.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/node-drainer/node-drainer/internal/cluster"
 	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/internal/rollout/plan"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -66,7 +67,7 @@ func TestAct(t *testing.T) {
 			want: report.Error, words: []string{"no answer"},
 		},
 		"a refresh is rolled back, and its end is not waited for": {
-			do: ActRollback, before: suspended, change: func(c *Config) { c.Wait = false },
+			do: ActRollback, before: suspended, change: func(c *plan.Config) { c.Wait = false },
 			want: report.Detached, words: []string{"still suspended: AZRebalance;"}, calls: "Rollback",
 		},
 		"it is rolled back before it has begun": {
@@ -178,20 +179,24 @@ func TestStatusInBatches(t *testing.T) {
 	}
 	begun := refresh.Begun{Target: "lt-1/2", At: time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)}.String()
 	for name, tt := range map[string]struct {
-		tags  map[string]string
-		phase report.Phase
-		want  string
+		tags    map[string]string
+		phase   report.Phase
+		outcome report.Outcome // empty if the rollout is under way
+		want    string
 	}{
-		"none":   {nil, report.Finished, ""},
-		"begun":  {map[string]string{refresh.BegunTag: begun}, report.Replacing, "the rollout that began at 2026-11-23T12:00:00Z has not ended, and no trigger works on it: 3 of 3 instances outdated; run the same command again to continue"},
-		"leased": {map[string]string{refresh.BegunTag: begun, refresh.LeaseTag: lease(time.Minute)}, report.Replacing, "the trigger ci-1/42 works on the group: 3 of 3 instances outdated"},
-		"killed": {map[string]string{refresh.LeaseTag: lease(-time.Minute)}, report.Finished, ""},
+		"none":   {nil, report.Finished, report.Incomplete, ""},
+		"begun":  {map[string]string{refresh.BegunTag: begun}, report.Replacing, report.Incomplete, "the rollout that began at 2026-11-23T12:00:00Z has not ended, and no trigger works on it: 3 of 3 instances outdated; run the same command again to continue"},
+		"leased": {map[string]string{refresh.BegunTag: begun, refresh.LeaseTag: lease(time.Minute)}, report.Replacing, "", "the trigger ci-1/42 works on the group: 3 of 3 instances outdated"},
+		"killed": {map[string]string{refresh.LeaseTag: lease(-time.Minute)}, report.Finished, report.Incomplete, ""},
 	} {
 		a := newFakeAWS(3)
 		a.group.Tags = tt.tags
 		got, err := New(defaults(), a, nil, nil, nil).Status(t.Context())
-		if err != nil || got.Groups[0].Phase != tt.phase || got.Groups[0].Message != tt.want {
-			t.Errorf("%s: %s, %q, %v", name, got.Groups[0].Phase, got.Groups[0].Message, err)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if g := got.Groups[0]; g.Phase != tt.phase || g.Outcome != tt.outcome || g.Message != tt.want {
+			t.Errorf("%s: %s, %q, %q", name, g.Phase, g.Outcome, g.Message)
 		}
 	}
 }
@@ -200,7 +205,7 @@ func TestStatusInBatches(t *testing.T) {
 func TestPlanWithoutPods(t *testing.T) {
 	t.Parallel()
 	var last [2]int
-	plans, err := NewPlanner(defaults(), newFakeAWS(3), forbiddenPods{&fakeCluster{}}).Plan(t.Context(), func(read, of int) {
+	plans, err := plan.NewPlanner(defaults(), newFakeAWS(3), forbiddenPods{&fakeCluster{}}).Plan(t.Context(), func(read, of int) {
 		last = [2]int{read, of}
 	})
 	if err != nil || last != [2]int{1, 1} {
@@ -229,7 +234,7 @@ func (forbiddenPods) SinglePods(context.Context, map[string]cluster.Load) ([]str
 func TestEmptyGroup(t *testing.T) {
 	t.Parallel()
 	a := newFakeAWS(0)
-	plans, err := NewPlanner(defaults(), a, nil).Plan(t.Context(), func(int, int) {})
+	plans, err := plan.NewPlanner(defaults(), a, nil).Plan(t.Context(), func(int, int) {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,12 +10,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/node-drainer/node-drainer/internal/cluster"
 	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/internal/rollout/plan"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
 // unhealthyDefaults is the configuration of a run in mode unhealthy.
-func unhealthyDefaults() Config {
+func unhealthyDefaults() plan.Config {
 	cfg := defaults()
 	cfg.Mode, cfg.Surge = refresh.ModeUnhealthy, nil
 	return cfg
@@ -45,7 +47,7 @@ func replaceWith(a *fakeAWS, version string) func(int) {
 // TestBatches rolls out by marking instances unhealthy.
 func TestBatches(t *testing.T) {
 	for name, tt := range map[string]struct {
-		change func(*Config)
+		change func(*plan.Config)
 		before func(*fakeAWS, *fakeCluster)
 		script func(a *fakeAWS, nodes *fakeCluster, reads int)
 		want   report.Outcome
@@ -54,10 +56,10 @@ func TestBatches(t *testing.T) {
 	}{
 		"one after the other": {want: report.Done, words: []string{"3 instances replaced"}, calls: "Mark i-1 Mark i-2 Mark i-3"},
 		"two at a time": {
-			change: func(c *Config) { c.Pace.Batch.N = 2 }, want: report.Done, calls: "Mark i-1 Mark i-2 Mark i-3",
+			change: func(c *plan.Config) { c.Pace.Batch.N = 2 }, want: report.Done, calls: "Mark i-1 Mark i-2 Mark i-3",
 		},
 		"chosen instances, although they are current": {
-			change: func(c *Config) { c.Only = []string{"i-2"} }, before: func(a *fakeAWS, _ *fakeCluster) { a.latest = 1 },
+			change: func(c *plan.Config) { c.Only = []string{"i-2"} }, before: func(a *fakeAWS, _ *fakeCluster) { a.latest = 1 },
 			want: report.Done, words: []string{"1 instance replaced"}, calls: "Mark i-2",
 		},
 		"an empty group whose launch template was deleted": {
@@ -79,7 +81,7 @@ func TestBatches(t *testing.T) {
 			want:   report.Done, calls: "Mark i-1 Mark i-3",
 		},
 		"nodes with the label are excluded": {
-			change: func(c *Config) { c.Exclude = []string{"pet=yes"} },
+			change: func(c *plan.Config) { c.Exclude = []string{"pet=yes"} },
 			before: func(_ *fakeAWS, v *fakeCluster) {
 				v.labels = map[string]map[string]string{"i-1": {"pet": "yes"}, "i-2": {"pet": "no"}}
 			},
@@ -105,7 +107,7 @@ func TestBatches(t *testing.T) {
 			want: report.Done, calls: strings.Repeat("Mark i-1 ", 25) + "Mark i-2 Mark i-3",
 		},
 		"another activity of the group does not end": {
-			change: func(c *Config) { c.StallTimeout = time.Minute },
+			change: func(c *plan.Config) { c.StallTimeout = time.Minute },
 			before: func(a *fakeAWS, _ *fakeCluster) {
 				a.errs["Mark i-1"] = slices.Repeat([]error{refresh.ErrBusy}, 100)
 			},
@@ -116,16 +118,16 @@ func TestBatches(t *testing.T) {
 			want:   report.Done, calls: "Mark i-1 Mark i-1 Mark i-2 Mark i-3",
 		},
 		"a call hangs until the timeout": {
-			change: func(c *Config) { c.Timeout = 30 * time.Second },
+			change: func(c *plan.Config) { c.Timeout = 30 * time.Second },
 			before: func(a *fakeAWS, _ *fakeCluster) { a.errs["Mark i-1"] = []error{errHangs} },
 			want:   report.TimedOut, words: []string{"--timeout"}, calls: "Mark i-1",
 		},
 		"all are replaced once, current or not": {
-			change: func(c *Config) { c.All, c.Timeout = true, time.Hour }, before: func(a *fakeAWS, _ *fakeCluster) { a.latest = 1 },
+			change: func(c *plan.Config) { c.All, c.Timeout = true, time.Hour }, before: func(a *fakeAWS, _ *fakeCluster) { a.latest = 1 },
 			want: report.Done, words: []string{"3 instances replaced"}, calls: "Mark i-1 Mark i-2 Mark i-3",
 		},
 		"a newer version appears, which further instances are launched from": {
-			change: func(c *Config) { c.Timeout = time.Hour },
+			change: func(c *plan.Config) { c.Timeout = time.Hour },
 			script: func(a *fakeAWS, _ *fakeCluster, reads int) {
 				if reads == 3 {
 					a.latest = 3
@@ -139,7 +141,7 @@ func TestBatches(t *testing.T) {
 			want: report.Done, calls: "Mark i-1 Mark i-2 Mark i-3",
 		},
 		"ReplaceUnhealthy is suspended": {
-			change: func(c *Config) { c.StallTimeout = 10 * time.Minute },
+			change: func(c *plan.Config) { c.StallTimeout = 10 * time.Minute },
 			script: func(a *fakeAWS, _ *fakeCluster, reads int) {
 				if reads == 2 {
 					a.group.Suspended = []string{"ReplaceUnhealthy"}
@@ -152,7 +154,7 @@ func TestBatches(t *testing.T) {
 			want: report.Stalled, words: []string{"1 old instance to terminate: i-1", "suspended: ReplaceUnhealthy"}, calls: "Mark i-1",
 		},
 		"a mark is taken back: the instance is marked again": {
-			change: func(c *Config) { c.Timeout = time.Hour },
+			change: func(c *plan.Config) { c.Timeout = time.Hour },
 			script: func(a *fakeAWS, _ *fakeCluster, reads int) {
 				if reads == 3 {
 					a.group.Instances[0] = instance("i-1", "1")
@@ -161,12 +163,12 @@ func TestBatches(t *testing.T) {
 			want: report.Done, words: []string{"3 instances replaced"}, calls: "Mark i-1 Mark i-1 Mark i-2 Mark i-3",
 		},
 		"every mark is taken back": {
-			change: func(c *Config) { c.Timeout = time.Hour },
+			change: func(c *plan.Config) { c.Timeout = time.Hour },
 			script: func(a *fakeAWS, _ *fakeCluster, _ int) { a.group.Instances[0] = instance("i-1", "1") },
 			want:   report.Failed, words: []string{"i-1", "is healthy again after 3 marks"}, calls: "Mark i-1 Mark i-1 Mark i-1",
 		},
 		"every launch is abandoned": {
-			change: func(c *Config) { c.StallTimeout, c.Timeout = 10*time.Minute, 2*time.Hour },
+			change: func(c *plan.Config) { c.StallTimeout, c.Timeout = 10*time.Minute, 2*time.Hour },
 			script: func(a *fakeAWS, _ *fakeCluster, reads int) {
 				if reads < 3 {
 					return
@@ -178,11 +180,11 @@ func TestBatches(t *testing.T) {
 			want: report.Stalled, words: []string{"1 new instance to enter service"}, calls: "Mark i-1",
 		},
 		"the cluster is not the group's": {
-			before: func(_ *fakeAWS, v *fakeCluster) { v.empty = true }, change: func(c *Config) { c.Timeout, c.ReadyTimeout = time.Hour, time.Second },
+			before: func(_ *fakeAWS, v *fakeCluster) { v.empty = true }, change: func(c *plan.Config) { c.Timeout, c.ReadyTimeout = time.Hour, time.Second },
 			want: report.Done, calls: "Mark i-1 Mark i-2 Mark i-3",
 		},
 		"the cluster is not the group's, and labels exclude nodes": {
-			change: func(c *Config) { c.Exclude = []string{"pet"} },
+			change: func(c *plan.Config) { c.Exclude = []string{"pet"} },
 			before: func(_ *fakeAWS, v *fakeCluster) { v.empty = true },
 			want:   report.Refused, words: []string{"--exclude-node-label", "--context"},
 		},
@@ -194,7 +196,7 @@ func TestBatches(t *testing.T) {
 			before: func(a *fakeAWS, _ *fakeCluster) { a.begin("r-9", nil) }, want: report.Conflict, words: []string{"r-9"},
 		},
 		"a refresh is started after the desired capacity was raised": {
-			change: func(c *Config) { c.Pace.Surge.N = 1 },
+			change: func(c *plan.Config) { c.Pace.Surge.N = 1 },
 			script: func(a *fakeAWS, _ *fakeCluster, reads int) {
 				switch reads {
 				case 4:
@@ -207,7 +209,7 @@ func TestBatches(t *testing.T) {
 			want: report.Conflict, words: []string{"r-9", "stays raised from 3 to 4"}, calls: "Raise 3-4 Mark i-1",
 		},
 		"an autoscaler raises the desired capacity before the trigger does": {
-			change: func(c *Config) { c.Pace.Surge.N = 1 },
+			change: func(c *plan.Config) { c.Pace.Surge.N = 1 },
 			script: func(a *fakeAWS, _ *fakeCluster, reads int) {
 				switch reads {
 				case 3:
@@ -230,7 +232,7 @@ func TestBatches(t *testing.T) {
 			want: report.Conflict, words: []string{"r-9"}, calls: "Mark i-1",
 		},
 		"nothing is outdated: neither a node nor an instance is waited for, and nothing is suspended": {
-			change: func(c *Config) { c.Suspend, c.StallTimeout = []string{"AZRebalance"}, time.Hour },
+			change: func(c *plan.Config) { c.Suspend, c.StallTimeout = []string{"AZRebalance"}, time.Hour },
 			before: func(a *fakeAWS, v *fakeCluster) {
 				a.replaceAll("2")
 				a.group.Instances[1].State = "Pending:Wait"
@@ -251,24 +253,24 @@ func TestBatches(t *testing.T) {
 			want: report.Nothing, calls: "WriteSurge 2-3 i-33 Terminate i-33 WriteSurge 2-2",
 		},
 		"the new node never becomes ready": {
-			change: func(c *Config) { c.StallTimeout = 10 * time.Minute },
+			change: func(c *plan.Config) { c.StallTimeout = 10 * time.Minute },
 			before: func(_ *fakeAWS, v *fakeCluster) { v.unready = map[string]bool{"i-1-new": true} },
 			want:   report.Stalled, calls: "Mark i-1",
 			words: []string{"waiting for 1 node to become ready: i-1-new", "no further ones are marked"},
 		},
 		"the new node does not become ready in time": {
-			change: func(c *Config) { c.ReadyTimeout, c.StallTimeout = 10*time.Minute, time.Hour },
+			change: func(c *plan.Config) { c.ReadyTimeout, c.StallTimeout = 10*time.Minute, time.Hour },
 			before: func(_ *fakeAWS, v *fakeCluster) { v.unready = map[string]bool{"i-1-new": true} },
 			want:   report.Failed, calls: "Mark i-1",
-			words: []string{"i-1-new (node node-i-1-new)", "10m0s", "no further instance is marked"},
+			words: []string{"i-1-new (node node-i-1-new)", "10m0s", "no further ones are marked"},
 		},
 		"the new node becomes ready in time": {
-			change: func(c *Config) { c.ReadyTimeout = 10 * time.Minute }, want: report.Done, calls: "Mark i-1 Mark i-2 Mark i-3",
+			change: func(c *plan.Config) { c.ReadyTimeout = 10 * time.Minute }, want: report.Done, calls: "Mark i-1 Mark i-2 Mark i-3",
 			before: func(_ *fakeAWS, v *fakeCluster) { v.unready = map[string]bool{"i-1-new": true} },
 			script: func(_ *fakeAWS, v *fakeCluster, reads int) { readyAt(v, reads, 100) },
 		},
 		"the nodes of outdated instances are not ready": {
-			change: func(c *Config) { c.ReadyTimeout = 10 * time.Second }, want: report.Done, calls: "Mark i-1 Mark i-2 Mark i-3",
+			change: func(c *plan.Config) { c.ReadyTimeout = 10 * time.Second }, want: report.Done, calls: "Mark i-1 Mark i-2 Mark i-3",
 			before: func(_ *fakeAWS, v *fakeCluster) { v.unready = map[string]bool{"i-1": true, "i-2": true, "i-3": true} },
 		},
 	} {
@@ -333,7 +335,7 @@ func TestStaleNodes(t *testing.T) {
 func TestInterruptedWhileACallFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, cfg := newFakeAWS(3), unhealthyDefaults()
-		cfg.OnInterrupt, cfg.Pace.Surge.N = Cancel, 1
+		cfg.OnInterrupt, cfg.Pace.Surge.N = plan.Cancel, 1
 		a.group.Tags = map[string]string{"node-drainer.io/surge": "2-3"}
 		a.errs["Mark i-1"] = []error{errHangs}
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -354,5 +356,45 @@ func TestPauseBetweenBatches(t *testing.T) {
 		if took := time.Since(started).Round(10 * time.Minute); took != 2*time.Hour {
 			t.Errorf("three batches of one with an hour between them took %v", took)
 		}
+	})
+}
+
+// TestNodesThatAppearLater: a group of which the cluster knows no instance at first is waited for as soon as it does.
+func TestNodesThatAppearLater(t *testing.T) {
+	runInBubble(t, "", func(t *testing.T) {
+		a, cfg, nodes := newFakeAWS(2), unhealthyDefaults(), &fakeCluster{empty: true, unready: map[string]bool{"i-1-new": true}}
+		replace := replaceUnhealthy(a)
+		a.script = func(reads int) {
+			if replace(reads); slices.ContainsFunc(a.group.Instances, func(i refresh.Instance) bool { return i.ID == "i-1-new" }) {
+				nodes.mu.Lock()
+				nodes.empty = false
+				nodes.mu.Unlock()
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
+		defer cancel()
+		expect(t, runGroup(ctx, t, cfg, a, nodes), report.Interrupted)
+		a.expectCalls(t, "Mark i-1")
+	})
+}
+
+// TestStandbyWithPodsLeft: an instance whose drain has left pods is not stopped, and the rollout ends with the reason.
+// When the pods have left, the same command goes on, whatever the condition of the node says.
+func TestStandbyWithPodsLeft(t *testing.T) {
+	runInBubble(t, "", func(t *testing.T) {
+		a, cfg, nodes := newFakeAWS(1), unhealthyDefaults(), &fakeCluster{requested: map[string]cluster.Drain{}}
+		cfg.Mode, cfg.Pace.Then = refresh.ModeStandby, refresh.ThenStop
+		nodes.blocked = map[string]cluster.Load{"node-i-1": {Pods: 2}}
+		a.script = func(int) {
+			if a.group.Instances[0].State == "Standby" && len(a.group.Instances) == 1 {
+				a.group.Instances = append(a.group.Instances, instance("i-new", "2"))
+				nodes.mu.Lock()
+				nodes.requested["i-1"] = cluster.Drain{LeftBehind: true, Message: "2 of 5 pods are left"}
+				nodes.mu.Unlock()
+			}
+		}
+		expect(t, runGroup(t.Context(), t, cfg, a, nodes), report.Failed, "i-1 (node node-i-1: 2 of 5 pods are left)", "trigger rollback")
+		nodes.blocked["node-i-1"] = cluster.Load{}
+		expect(t, runGroup(t.Context(), t, cfg, a, nodes), report.Done)
 	})
 }

@@ -95,8 +95,8 @@ func TestWatchOfAGroupThatLaunchesOutdatedInstances(t *testing.T) {
 	})
 }
 
-// TestOutdatedInstancesThatJoinTheGroup during a rollout are replaced: those of a warm pool were launched before, and an
-// attached one was not launched by the group.
+// TestOutdatedInstancesThatJoinTheGroup during a rollout are replaced: those of a warm pool were launched before, and
+// an attached one was not launched by the group.
 func TestOutdatedInstancesThatJoinTheGroup(t *testing.T) {
 	for name, joins := range map[string]func(*refresh.Instance){
 		"from a warm pool": func(i *refresh.Instance) { i.Launched = time.Now().Add(-time.Hour) },

@@ -2,10 +2,13 @@ package rollout
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/internal/rollout/hold"
+	"github.com/node-drainer/node-drainer/internal/rollout/plan"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -13,8 +16,8 @@ func (a fakeReads) CapacityChanges(context.Context, string, time.Time) ([]refres
 	return a.changes, nil
 }
 
-// TestResumeOfARaiseInDoubt: a trigger was killed while it raised the desired capacity from 3 to 5, and an autoscaler has
-// changed it to 6 since. The change of the trigger is known only when the instances are launched.
+// TestResumeOfARaiseInDoubt: a trigger was killed while it raised the desired capacity from 3 to 5, and an autoscaler
+// has changed it to 6 since. The change of the trigger is known only when the instances are launched.
 func TestResumeOfARaiseInDoubt(t *testing.T) {
 	surge := func(a *fakeAWS) {
 		s := refresh.RaisedBy(a.group, 2, time.Now())
@@ -46,7 +49,7 @@ func TestResumeOfARaiseInDoubt(t *testing.T) {
 			s.do = ActResume
 			began := time.Now()
 			s.run(t, defaults())
-			if took := time.Since(began); took > confirmTakes+time.Minute {
+			if took := time.Since(began); took > hold.ConfirmTakes+time.Minute {
 				t.Errorf("it took %v", took)
 			}
 		})
@@ -58,7 +61,7 @@ func TestResumeOfARaiseInDoubt(t *testing.T) {
 func TestInterruptOfARaiseInDoubt(t *testing.T) {
 	runInBubble(t, "interrupted", func(t *testing.T) {
 		cfg := unhealthyDefaults()
-		cfg.OnInterrupt, cfg.Pace.Surge = Cancel, refresh.Amount{N: 2}
+		cfg.OnInterrupt, cfg.Pace.Surge = plan.Cancel, refresh.Amount{N: 2}
 		scenario{
 			before: func(a *fakeAWS) {
 				s := refresh.RaisedBy(a.group, 2, time.Now())
@@ -86,4 +89,43 @@ func TestSurgeOfAnInstanceThatIsReplaced(t *testing.T) {
 			calls: "WriteSurge 3-4 Mark i-1",
 		}.run(t, cfg)
 	})
+}
+
+// TestInterruptBeforeNewNodesAreReady: what is taken back of a surge are the instances that do not serve yet. Auto
+// Scaling, which knows nothing of nodes, would terminate old ones.
+func TestInterruptBeforeNewNodesAreReady(t *testing.T) {
+	for name, tt := range map[string]struct {
+		state   string // of the second new instance; the first is in service
+		unready []string
+		taken   string // terminates already
+		calls   string
+	}{
+		"none is ready":                {"InService", []string{"i-4", "i-5"}, "", "Terminate i-5 Terminate i-4 Lower"},
+		"one is ready":                 {"InService", []string{"i-5"}, "", "Terminate i-5 Lower"},
+		"one is being launched":        {"Pending:Wait", nil, "", "Terminate i-5 Lower"},
+		"one is terminating by itself": {"InService", []string{"i-4", "i-5"}, "i-4", "Terminate i-5 Terminate i-4 Lower"},
+		"it is not known":              {"InService", nil, "", "Lower"},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			a, cfg, nodes := newFakeAWS(3), unhealthyDefaults(), &fakeCluster{unready: map[string]bool{}}
+			cfg.OnInterrupt, cfg.Pace.Surge = plan.Cancel, refresh.Amount{N: 2}
+			a.group.Desired, a.group.Max, a.taken = 5, 9, map[string]bool{tt.taken: true}
+			a.group.Tags = map[string]string{refresh.SurgeTag: "3-5"}
+			a.group.Instances = append(a.group.Instances, instance("i-4", "2"), instance("i-5", "2"))
+			a.group.Instances[4].State = tt.state
+			for _, id := range tt.unready {
+				nodes.unready[id] = true
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // The lease settles, and nothing is marked yet.
+			defer cancel()
+			if len(tt.unready) == 0 && tt.state == "InService" {
+				nodes.stale = errors.New("the nodes are not read")
+			}
+			expect(t, runGroup(ctx, t, cfg, a, nodes), report.Interrupted, "the desired capacity was lowered from 5 to 3")
+			a.expectCalls(t, tt.calls)
+			if a.group.Desired != 3 {
+				t.Errorf("the desired capacity is %d", a.group.Desired)
+			}
+		})
+	}
 }

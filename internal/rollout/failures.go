@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/internal/rollout/loop"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -37,26 +38,26 @@ func (f *failures) of(g refresh.Group) (refresh.Failed, bool) {
 
 // record keeps the target of a rollout that ended badly, and forgets the failure of the group when one succeeded. Nil
 // failures do neither.
-func (f *failures) record(ctx context.Context, g *group, end ending) ending {
-	if f == nil || g.state.deleted {
+func (f *failures) record(ctx context.Context, g *loop.Group, end loop.Ending) loop.Ending {
+	if f == nil || g.State.Deleted {
 		return end
 	}
 	switch {
-	case endedBadly(g.state, end.outcome):
+	case endedBadly(g.State, end.Outcome):
 		f.mu.Lock()
-		f.unsaved[g.name] = refresh.Failed{
-			Target: g.state.target.Key, Outcome: string(end.outcome), At: time.Now(),
+		f.unsaved[g.Name] = refresh.Failed{
+			Target: g.State.Target.Key, Outcome: string(end.Outcome), At: time.Now(),
 		}
 		f.mu.Unlock()
-		end.message += "; trigger watch does not try this again until the target changes, or somebody runs trigger " +
-			"resume --asg " + g.name
+		end.Message += "; trigger watch does not try this again until the target changes, or somebody runs trigger " +
+			"resume --asg " + g.Name
 		if err := f.save(ctx); err != nil {
-			g.progress.note(refresh.Warn, "what failed could not be written into the tag %s, retrying: %v",
+			g.Progress.Note(refresh.Warn, "what failed could not be written into the tag %s, retrying: %v",
 				refresh.FailedTag, err)
 		}
-	case end.outcome == report.Done:
-		if err := f.forget(ctx, g.state.group); err != nil {
-			g.progress.note(refresh.Warn, "what failed before could not be removed: %v", err)
+	case end.Outcome == report.Done:
+		if err := f.forget(ctx, g.State.Group); err != nil {
+			g.Progress.Note(refresh.Warn, "what failed before could not be removed: %v", err)
 		}
 	}
 	return end
@@ -64,10 +65,10 @@ func (f *failures) record(ctx context.Context, g *group, end ending) ending {
 
 // endedBadly reports whether another rollout to the same target would most likely end in the same way. One that left
 // outdated instances which it should have replaced would begin again at once.
-func endedBadly(s *state, outcome report.Outcome) bool {
+func endedBadly(s *loop.State, outcome report.Outcome) bool {
 	if outcome == report.Incomplete {
-		a := s.assess()
-		return a.target.Key == s.target.Key && a.due()
+		a := s.Assess()
+		return a.Target.Key == s.Target.Key && a.Due()
 	}
 	return slices.Contains([]report.Outcome{report.Failed, report.RolledBack, report.Stalled, report.Ineffective}, outcome)
 }
@@ -76,7 +77,7 @@ func endedBadly(s *state, outcome report.Outcome) bool {
 func (f *failures) save(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	ctx, cancel := uncancelled(ctx)
+	ctx, cancel := loop.Uncancelled(ctx)
 	defer cancel()
 	for group, failed := range f.unsaved {
 		if err := f.aws.WriteFailed(ctx, group, failed); err != nil {
@@ -101,7 +102,7 @@ func (f *failures) forget(ctx context.Context, g refresh.Group) error {
 	if _, saved := refresh.FailedOf(g); !saved {
 		return nil
 	}
-	ctx, cancel := uncancelled(ctx)
+	ctx, cancel := loop.Uncancelled(ctx)
 	defer cancel()
 	return f.aws.RemoveFailed(ctx, g.Name)
 }

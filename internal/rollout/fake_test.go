@@ -15,6 +15,8 @@ import (
 	"github.com/node-drainer/node-drainer/internal/cluster"
 	"github.com/node-drainer/node-drainer/internal/lead"
 	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/internal/rollout/hold"
+	"github.com/node-drainer/node-drainer/internal/rollout/plan"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -30,7 +32,7 @@ type (
 	fakeReads  struct{ *fakeState }
 	fakeWrites struct {
 		*fakeState
-		tainter
+		hold.Tainter
 	}
 )
 
@@ -52,6 +54,7 @@ type fakeState struct {
 	targets      []refresh.Source // of the refreshes that were started
 	calls        []string
 	errs         map[string][]error // the errors of the next calls of a method
+	taken        map[string]bool    // instances that others have terminated, so that no capacity is lowered with them
 }
 
 func template(version string) *refresh.Template {
@@ -267,7 +270,13 @@ func (a fakeWrites) MarkUnhealthy(ctx context.Context, id string) error {
 }
 
 func (a fakeWrites) Terminate(ctx context.Context, id string) error {
-	return a.call(ctx, "Terminate ", id)
+	if err := a.call(ctx, "Terminate ", id); err != nil || a.taken[id] {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.group.Desired--
+	return nil
 }
 
 func (a fakeWrites) Raise(ctx context.Context, g refresh.Group, by int) (refresh.Surge, error) {
@@ -276,7 +285,13 @@ func (a fakeWrites) Raise(ctx context.Context, g refresh.Group, by int) (refresh
 }
 
 func (a fakeWrites) Lower(ctx context.Context, g refresh.Group) (int, error) {
-	return g.Desired - 1, a.call(ctx, "Lower")
+	err := a.call(ctx, "Lower")
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if s, _ := refresh.SurgeOf(g); err == nil && s.Left(g) > 0 {
+		a.group.Desired = g.Desired - s.Left(g)
+	}
+	return a.group.Desired, err
 }
 
 func (a fakeWrites) WriteSurge(ctx context.Context, _ string, s refresh.Surge) error {
@@ -322,9 +337,10 @@ type fakeCluster struct {
 	drains  map[string]string
 	stale   error
 	blocked map[string]cluster.Load // by the names of nodes
-	drained map[string]cluster.Drain
-	agents  []lead.Agent // nil is forbidden.
-	listed  int          // how often they were
+	// By instance: the ends of drains that were requested.
+	requested map[string]cluster.Drain
+	agents    []lead.Agent // nil is forbidden.
+	listed    int          // how often they were
 }
 
 func (n *fakeCluster) Stale() error {
@@ -340,30 +356,30 @@ func (n *fakeCluster) Node(id string) (cluster.Node, bool) {
 		return cluster.Node{}, false
 	}
 	node := cluster.Node{Name: "node-" + id, Ready: !n.unready[id], Labels: n.labels[id]}
+	if drain, requested := n.requested[id]; requested {
+		node.DrainRequested, node.Marked, node.Drain = true, true, &drain
+	}
 	if message, drains := n.drains[id]; drains {
 		node.Drain = &cluster.Drain{Reason: "Draining", Message: message}
-	}
-	if drain, ended := n.drained[id]; ended {
-		node.Drain = &drain
 	}
 	return node, true
 }
 
 // defaults is the configuration of a run by an Instance Refresh.
-func defaults() Config {
-	return Config{
-		Mode: refresh.ModeRefresh, Pin: refresh.PinAlways, OnConflict: Attach, Wait: true, Until: Drained, OnInterrupt: Detach,
-		PollInterval: 5 * time.Second, Together: refresh.PhaseCheck, Parallel: 1, Strategy: refresh.LaunchFirst,
+func defaults() plan.Config {
+	return plan.Config{
+		Mode: refresh.ModeRefresh, Pin: refresh.PinAlways, OnConflict: plan.Attach, Wait: true, Until: plan.Drained, OnInterrupt: plan.Detach,
+		PollInterval: 5 * time.Second, Together: refresh.PhaseCheck, Parallel: 1,
 		Surge: &refresh.Amount{N: 10, Percent: true}, Pace: refresh.Pace{Batch: refresh.Amount{N: 1}, Order: refresh.ByAge},
 		Preferences: refresh.Preferences{SkipMatching: true, Protected: "Ignore", Standby: "Ignore"},
 	}
 }
 
 // runGroup runs the trigger, and returns how the first group ended.
-func runGroup(ctx context.Context, t *testing.T, cfg Config, a interface {
-	Reader
+func runGroup(ctx context.Context, t *testing.T, cfg plan.Config, a interface {
+	plan.Reader
 	Writer
-}, nodes Cluster,
+}, nodes plan.Cluster,
 ) report.Group {
 	t.Helper()
 	r, err := New(cfg, a, a, nodes, nil).Run(ctx)

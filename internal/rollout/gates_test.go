@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,19 +12,28 @@ import (
 
 	"github.com/node-drainer/node-drainer/internal/gate"
 	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/internal/rollout/loop"
+	"github.com/node-drainer/node-drainer/internal/rollout/mode"
+	"github.com/node-drainer/node-drainer/internal/rollout/plan"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
 // fakeGate passes except for some of its tries, counted from 1, and records the points.
 type fakeGate struct {
 	fails  func(try int) bool
+	hangs  int   // in this try
+	err    error // of the tries that fail
 	points []string
 }
 
-func (g *fakeGate) Try(_ context.Context, at gate.Point) error {
+func (g *fakeGate) Try(ctx context.Context, at gate.Point) error {
 	g.points = append(g.points, fmt.Sprintf("%s %d/%d", at.Phase, at.Replaced, at.Total))
+	if len(g.points) == g.hangs {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
 	if g.fails != nil && g.fails(len(g.points)) {
-		return errors.New("3 of 5 shards")
+		return cmp.Or(g.err, errors.New("3 of 5 shards"))
 	}
 	return nil
 }
@@ -35,8 +45,9 @@ func TestGate(t *testing.T) {
 	const failed = "the gate did not pass (%s of workers) in 1m0s (--gate-timeout): 3 of 5 shards"
 	for name, tt := range map[string]struct {
 		mode   refresh.Mode
-		change func(*Config)
+		change func(*plan.Config)
 		fails  func(int) bool
+		hangs  int
 		stop   time.Duration // until an interrupt
 		want   report.Outcome
 		words  []string
@@ -50,6 +61,10 @@ func TestGate(t *testing.T) {
 		"fails before the first batch": {
 			mode: refresh.ModeUnhealthy, fails: from(1), want: report.Gated, points: "batch 0/3",
 			words: []string{fmt.Sprintf(failed, "batch"), "nothing further is replaced"},
+		},
+		"the time ends during a try: the one before says why": {
+			mode: refresh.ModeUnhealthy, fails: from(1), hangs: 2, want: report.Gated, points: "batch 0/3",
+			words: []string{fmt.Sprintf(failed, "batch")},
 		},
 		"fails before the second batch": {
 			mode: refresh.ModeUnhealthy, fails: from(2), want: report.Gated, calls: "Mark i-1", points: "batch 0/3, batch 1/3",
@@ -71,12 +86,12 @@ func TestGate(t *testing.T) {
 			points: "start 0/3, checkpoint 1/3, checkpoint 2/3",
 		},
 		"fails at a checkpoint, and interrupts cancel": {
-			change: func(c *Config) { c.OnInterrupt = Cancel }, fails: from(2), want: report.Gated, calls: "Start Cancel",
+			change: func(c *plan.Config) { c.OnInterrupt = plan.Cancel }, fails: from(2), want: report.Gated, calls: "Start Cancel",
 			words: []string{"r-1 is cancelled"}, points: "start 0/3, checkpoint 1/3",
 		},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
-			a, cfg, g := newFakeAWS(3), defaults(), &fakeGate{fails: tt.fails}
+			a, cfg, g := newFakeAWS(3), defaults(), &fakeGate{fails: tt.fails, hangs: tt.hangs}
 			if a.script = replaceUnhealthy(a); tt.mode == "" {
 				a.script = withCheckpoints(a)
 			}
@@ -129,6 +144,19 @@ func withCheckpoints(a *fakeAWS) func(int) {
 			r.Percent, r.Status = 100, refresh.StatusSuccessful
 		}
 	}
+}
+
+// TestGateWithoutCommand: a command that does not exist is not tried again, and nothing is replaced.
+func TestGateWithoutCommand(t *testing.T) {
+	runInBubble(t, "at the start", func(t *testing.T) {
+		a, cfg, g := newFakeAWS(3), defaults(), &fakeGate{fails: from(1), err: gate.ErrNoCommand}
+		cfg.Gate, cfg.GateTimeout = g, time.Minute
+		end := runGroup(t.Context(), t, cfg, a, nil)
+		expect(t, end, report.Gated, "the gate did not pass (start of workers): the command does not exist")
+		if a.expectCalls(t, ""); len(g.points) != 1 {
+			t.Errorf("tried at %v", g.points)
+		}
+	})
 }
 
 // TestGateIsTriedAgain: the same command, run again after a gate has failed, tries the gate again before it continues.
@@ -186,21 +214,21 @@ func TestGateOfAnotherGroup(t *testing.T) {
 	runInBubble(t, "", func(t *testing.T) {
 		a, cfg := newFakeAWS(1), unhealthyDefaults()
 		cfg.Gate, cfg.GateTimeout = &fakeGate{fails: from(1)}, time.Minute
-		all := newProgress([]refresh.Group{a.group}, cfg.Mode, nil, nodeIndex{})
-		group := New(cfg, a, a, nil, nil).newGroup(groupProgress{all, 0}, a.group, survey{})
-		g := newGates(cfg)
+		all := loop.NewProgress([]refresh.Group{a.group}, cfg.Mode, nil, plan.NodeIndex{})
+		group := New(cfg, a, a, nil, nil).newGroup(loop.GroupProgress{All: all, I: 0}, a.group, plan.Survey{})
+		g := mode.NewGates(cfg)
 		failed := make(chan error, 1)
-		go func() { failed <- g.await(t.Context(), group, atBatch) }()
+		go func() { failed <- g.Pass(t.Context(), group, mode.AtBatch) }()
 		synctest.Wait()
-		if err := g.broken(); err != nil {
+		if err := g.Broken(); err != nil {
 			t.Errorf("another group is not started: %v", err)
 		}
 		interrupted, stop := context.WithCancel(t.Context())
 		stop()
-		if err := g.await(interrupted, group, atBatch); !errors.Is(err, context.Canceled) {
+		if err := g.Pass(interrupted, group, mode.AtBatch); !errors.Is(err, context.Canceled) {
 			t.Errorf("another group is interrupted: %v", err)
 		}
-		if err := <-failed; err == nil || g.broken() == nil {
+		if err := <-failed; err == nil || g.Broken() == nil {
 			t.Errorf("the gate has failed: %v", err)
 		}
 	})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/internal/rollout/plan"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -40,7 +41,7 @@ func TestSuspend(t *testing.T) {
 			want:   report.Error, calls: "Suspend AZRebalance Start Release AZRebalance",
 		},
 		"timed out while waiting for drains": {
-			change: func(c *Config) { c.Timeout = time.Minute },
+			change: func(c *plan.Config) { c.Timeout = time.Minute },
 			script: func(a *fakeAWS, reads int) {
 				if succeedAt(4)(a, reads); reads == 4 {
 					a.group.Instances = append(a.group.Instances, draining("i-1"))
@@ -49,14 +50,14 @@ func TestSuspend(t *testing.T) {
 			want: report.TimedOut, calls: "Suspend AZRebalance Start Release AZRebalance",
 		},
 		"timed out, and the refresh continues": {
-			change: func(c *Config) { c.Timeout = time.Minute }, want: report.TimedOut, words: suspended,
+			change: func(c *plan.Config) { c.Timeout = time.Minute }, want: report.TimedOut, words: suspended,
 			calls: "Suspend AZRebalance Start",
 		},
 		"detached": {
-			change: func(c *Config) { c.Wait = false }, want: report.Detached, words: suspended, calls: "Suspend AZRebalance Start",
+			change: func(c *plan.Config) { c.Wait = false }, want: report.Detached, words: suspended, calls: "Suspend AZRebalance Start",
 		},
 		"detached, and AWS does not list the refresh yet": {
-			change: func(c *Config) { c.Wait = false }, before: func(a *fakeAWS) { a.hidden = true },
+			change: func(c *plan.Config) { c.Wait = false }, before: func(a *fakeAWS) { a.hidden = true },
 			want: report.Detached, words: suspended, calls: "Suspend AZRebalance Start",
 		},
 		"interrupted while it is rolled back": {
@@ -75,7 +76,7 @@ func TestSuspend(t *testing.T) {
 			want: report.Conflict, words: suspended, calls: "",
 		},
 		"interrupted, and the refresh is cancelled": {
-			change: func(c *Config) { c.OnInterrupt = Cancel }, stop: time.Minute, want: report.Interrupted,
+			change: func(c *plan.Config) { c.OnInterrupt = plan.Cancel }, stop: time.Minute, want: report.Interrupted,
 			calls: "Suspend AZRebalance Start Cancel Release AZRebalance",
 		},
 		"another trigger holds the group": {script: holds, want: report.Conflict, words: []string{"ci-2/7"}, calls: ""},
@@ -97,7 +98,7 @@ func TestSuspend(t *testing.T) {
 			script: succeedAt(30), want: report.Done, calls: "Release AZRebalance",
 		},
 		"a killed run has suspended it, and this one suspends nothing": {
-			change: func(c *Config) { c.Suspend = nil },
+			change: func(c *plan.Config) { c.Suspend = nil },
 			before: func(a *fakeAWS) { a.replaceAll("2"); a.group.Tags = earlier },
 			want:   report.Nothing, calls: "Release AZRebalance",
 		},
@@ -158,7 +159,7 @@ func TestRaiseMax(t *testing.T) {
 			script: statusAt(6, refresh.StatusFailed), want: report.Failed, calls: started + " RestoreMax 3",
 		},
 		"not asked for": {
-			change: func(c *Config) { c.RaiseMax = false }, script: succeedAt(4), want: report.Done, calls: "Start",
+			change: func(c *plan.Config) { c.RaiseMax = false }, script: succeedAt(4), want: report.Done, calls: "Start",
 		},
 		"large enough": {
 			before: func(a *fakeAWS) { a.group.Max = 6 }, script: succeedAt(6), want: report.Done, calls: "Start",
@@ -176,11 +177,11 @@ func TestRaiseMax(t *testing.T) {
 			want: report.Done, words: []string{"stays raised from 3 to 4", "trigger resume --asg workers"}, calls: started,
 		},
 		"detached": {
-			change: func(c *Config) { c.Wait = false }, want: report.Detached,
+			change: func(c *plan.Config) { c.Wait = false }, want: report.Detached,
 			words: []string{"still maximum size raised from 3 to 6; the next run"}, calls: started,
 		},
 		"a killed run has raised it": {
-			change: func(c *Config) { c.RaiseMax = false },
+			change: func(c *plan.Config) { c.RaiseMax = false },
 			before: func(a *fakeAWS) {
 				a.replaceAll("2")
 				a.group.Max, a.group.Tags = 6, map[string]string{refresh.MaxTag: "3-6"}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/internal/rollout/plan"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -33,7 +34,7 @@ func TestRefresh(t *testing.T) {
 			want: report.Done, calls: "Start",
 		},
 		"until replaced: drains are not waited for": {
-			change: func(c *Config) { c.Until = Replaced },
+			change: func(c *plan.Config) { c.Until = plan.Replaced },
 			script: func(a *fakeAWS, reads int) {
 				succeedAt(3)(a, reads)
 				if reads >= 3 {
@@ -65,7 +66,7 @@ func TestRefresh(t *testing.T) {
 			want: report.Incomplete, words: []string{"1 instance is retained", "i-1"}, calls: "Start",
 		},
 		"a newer version appears during the refresh, without --pin": {
-			change: func(c *Config) { c.Pin = refresh.PinNever },
+			change: func(c *plan.Config) { c.Pin = refresh.PinNever },
 			script: func(a *fakeAWS, reads int) {
 				succeedAt(3)(a, reads)
 				a.latest = 3
@@ -83,7 +84,7 @@ func TestRefresh(t *testing.T) {
 			want: report.Done, calls: "Start",
 		},
 		"the answer of the start was lost, and another one would be a conflict": {
-			change: func(c *Config) { c.OnConflict = Fail },
+			change: func(c *plan.Config) { c.OnConflict = plan.Fail },
 			before: func(a *fakeAWS) { a.errs["Start"] = []error{refresh.ErrInProgress} },
 			script: func(a *fakeAWS, reads int) {
 				if reads == 2 { // after the active refresh was read
@@ -110,7 +111,7 @@ func TestRefresh(t *testing.T) {
 			want:   report.Error, words: []string{"connection refused", "continues"}, calls: "Start",
 		},
 		"bake time exceeds the stall timeout": {
-			change: func(c *Config) { c.StallTimeout = time.Minute },
+			change: func(c *plan.Config) { c.StallTimeout = time.Minute },
 			script: func(a *fakeAWS, reads int) {
 				if reads == 3 {
 					a.replaceAll("2")
@@ -123,7 +124,7 @@ func TestRefresh(t *testing.T) {
 			want: report.Done, calls: "Start",
 		},
 		"checkpoint delay exceeds the stall timeout": {
-			change: func(c *Config) { c.StallTimeout = time.Hour },
+			change: func(c *plan.Config) { c.StallTimeout = time.Hour },
 			script: func(a *fakeAWS, reads int) {
 				if reads == 3 {
 					a.refreshes[0].Preferences.Checkpoints, a.refreshes[0].Percent = []int{50, 100}, 50
@@ -133,12 +134,12 @@ func TestRefresh(t *testing.T) {
 			want: report.Done, calls: "Start",
 		},
 		"warmup exceeds the stall timeout": {
-			change: func(c *Config) { c.StallTimeout = 10 * time.Minute },
+			change: func(c *plan.Config) { c.StallTimeout = 10 * time.Minute },
 			before: func(a *fakeAWS) { a.group.Warmup = time.Hour },
 			script: succeedAt(720), want: report.Done, calls: "Start",
 		},
 		"paused and never resumed": {
-			change: func(c *Config) { c.StallTimeout = time.Hour },
+			change: func(c *plan.Config) { c.StallTimeout = time.Hour },
 			script: func(a *fakeAWS, reads int) {
 				if reads == 3 {
 					a.group.Suspended = []string{"InstanceRefresh"}
@@ -147,11 +148,11 @@ func TestRefresh(t *testing.T) {
 			want: report.Stalled, words: []string{"suspended: InstanceRefresh"}, calls: "Start",
 		},
 		"timed out": {
-			change: func(c *Config) { c.Timeout = time.Minute }, want: report.TimedOut,
+			change: func(c *plan.Config) { c.Timeout = time.Minute }, want: report.TimedOut,
 			words: []string{"--timeout", "r-1 continues", "run the same command again"}, calls: "Start",
 		},
 		"another one is cancelled, and then the rollout is refused": {
-			change: func(c *Config) { c.OnConflict = CancelActive },
+			change: func(c *plan.Config) { c.OnConflict = plan.CancelActive },
 			before: func(a *fakeAWS) { a.begin("r-9", &refresh.Source{Template: template("1")}) },
 			script: func(a *fakeAWS, _ int) {
 				if !a.refreshes[0].Active() {
@@ -161,7 +162,7 @@ func TestRefresh(t *testing.T) {
 			want: report.Refused, words: []string{"nothing was started: suspended"}, calls: "Cancel",
 		},
 		"waits for another, which replaced everything": {
-			change: func(c *Config) { c.OnConflict = Wait },
+			change: func(c *plan.Config) { c.OnConflict = plan.Wait },
 			before: func(a *fakeAWS) { a.begin("r-9", &refresh.Source{Template: template("1")}) },
 			script: succeedAt(4), want: report.Nothing,
 		},
@@ -170,7 +171,7 @@ func TestRefresh(t *testing.T) {
 			want:   report.Error, words: []string{"in progress"}, calls: "Start Start Start Start Start",
 		},
 		"interrupted while waiting for another, which is not cancelled": {
-			change: func(c *Config) { c.OnConflict, c.OnInterrupt = Wait, Cancel },
+			change: func(c *plan.Config) { c.OnConflict, c.OnInterrupt = plan.Wait, plan.Cancel },
 			before: func(a *fakeAWS) { a.begin("r-9", &refresh.Source{Template: template("1")}) },
 			stop:   time.Minute, want: report.Interrupted, words: []string{"no instance refresh was started"},
 		},
@@ -208,20 +209,20 @@ func statusAt(at int, status string) func(*fakeAWS, int) {
 // TestInterrupted: --on-interrupt decides what happens to the refresh, and the message describes it.
 func TestInterrupted(t *testing.T) {
 	for name, tt := range map[string]struct {
-		how    Interrupt
+		how    plan.Interrupt
 		err    error
 		calls  string
 		words  string
 		status string // of the refresh; InProgress if empty
 	}{
-		"detach":                           {Detach, nil, "Start", "instance refresh r-1 continues; run the same command again", ""},
-		"cancel":                           {Cancel, nil, "Start Cancel", "r-1 is cancelled", ""},
-		"cancel, but it has ended":         {Cancel, refresh.ErrNoRefresh, "Start Cancel", "had ended already", ""},
-		"cancel, but AWS refuses":          {Cancel, errors.New("AccessDenied"), "Start Cancel", "could not be cancelled and continues", ""},
-		"roll back":                        {Rollback, nil, "Start Rollback", "r-1 is rolled back", ""},
-		"roll back, which cannot be done":  {Rollback, refresh.ErrIrreversible, "Start Rollback", "could not be rolled back and continues", ""},
-		"roll back, before it has begun":   {Rollback, nil, "Start Rollback Cancel", "r-1 is cancelled: it had not begun, so that nothing was replaced", refresh.StatusPending},
-		"roll back, which it does already": {Rollback, refresh.ErrNoRefresh, "Start Rollback Rollback", "or is being stopped", refresh.StatusRollbackInProgress},
+		"detach":                           {plan.Detach, nil, "Start", "instance refresh r-1 continues; run the same command again", ""},
+		"cancel":                           {plan.Cancel, nil, "Start Cancel", "r-1 is cancelled", ""},
+		"cancel, but it has ended":         {plan.Cancel, refresh.ErrNoRefresh, "Start Cancel", "had ended already", ""},
+		"cancel, but AWS refuses":          {plan.Cancel, errors.New("AccessDenied"), "Start Cancel", "could not be cancelled and continues", ""},
+		"roll back":                        {plan.Rollback, nil, "Start Rollback", "r-1 is rolled back", ""},
+		"roll back, which cannot be done":  {plan.Rollback, refresh.ErrIrreversible, "Start Rollback", "could not be rolled back and continues", ""},
+		"roll back, before it has begun":   {plan.Rollback, nil, "Start Rollback Cancel", "r-1 is cancelled: it had not begun, so that nothing was replaced", refresh.StatusPending},
+		"roll back, which it does already": {plan.Rollback, refresh.ErrNoRefresh, "Start Rollback Rollback", "or is being stopped", refresh.StatusRollbackInProgress},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
 			a, cfg := newFakeAWS(3), defaults()
@@ -267,7 +268,6 @@ func TestAttachedRefreshIsChecked(t *testing.T) {
 func requested() refresh.Preferences {
 	cfg := defaults()
 	p := cfg.Preferences
-	least, most := refresh.Percentages(3, *cfg.Surge, cfg.Strategy)
-	p.MinHealthy, p.MaxHealthy = &least, &most
+	p.MinHealthy, p.MaxHealthy = new(100), new(refresh.MaxHealthy(3, *cfg.Surge))
 	return p
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/node-drainer/node-drainer/internal/cluster"
 	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/internal/rollout/hold"
+	"github.com/node-drainer/node-drainer/internal/rollout/plan"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -21,7 +23,7 @@ func TestLease(t *testing.T) {
 	for name, tt := range map[string]struct {
 		lease  time.Duration // of another trigger at the start, if not 0: when it expires
 		script func(a *fakeAWS, reads int)
-		change func(*Config)
+		change func(*plan.Config)
 		want   report.Outcome
 		words  []string
 		calls  string
@@ -42,7 +44,7 @@ func TestLease(t *testing.T) {
 			lease: 30 * time.Second, want: report.Done, calls: "Mark i-1 Mark i-2 Mark i-3", least: time.Minute,
 		},
 		"another trigger renews its lease more seldom than this one would": {
-			lease: time.Minute, change: func(c *Config) { c.PollInterval = 100 * time.Millisecond },
+			lease: time.Minute, change: func(c *plan.Config) { c.PollInterval = 100 * time.Millisecond },
 			script: func(a *fakeAWS, reads int) {
 				if reads == 200 { // after 20 seconds
 					a.group.Tags = map[string]string{refresh.LeaseTag: other(time.Minute)}
@@ -51,7 +53,7 @@ func TestLease(t *testing.T) {
 			want: report.Conflict, words: []string{"ci-2/7"}, left: "ci-2/7",
 		},
 		"another trigger was killed, and what it had started has replaced all": {
-			lease: time.Minute, change: func(c *Config) { c.Mode, c.RaiseMax = refresh.ModeRefresh, true },
+			lease: time.Minute, change: func(c *plan.Config) { c.Mode, c.RaiseMax = refresh.ModeRefresh, true },
 			script: func(a *fakeAWS, reads int) {
 				if reads == 2 {
 					a.replaceAll("2")
@@ -80,7 +82,7 @@ func TestLease(t *testing.T) {
 			want: report.Conflict, words: []string{"ci-2/7"}, left: "ci-2/7",
 		},
 		"another trigger takes the lease during a batch": {
-			change: func(c *Config) { c.Pace.Between = time.Hour },
+			change: func(c *plan.Config) { c.Pace.Between = time.Hour },
 			script: func(a *fakeAWS, _ int) {
 				if a.group.Instances[0].ID != "i-1" {
 					a.group.Tags = map[string]string{refresh.LeaseTag: other(time.Hour)}
@@ -89,7 +91,7 @@ func TestLease(t *testing.T) {
 			want: report.Conflict, words: []string{"ci-2/7"}, calls: "Mark i-1", left: "ci-2/7",
 		},
 		"nothing is outdated, and another trigger renews its lease": {
-			lease: time.Minute, change: func(c *Config) { c.Version = "1" },
+			lease: time.Minute, change: func(c *plan.Config) { c.Version = "1" },
 			script: func(a *fakeAWS, reads int) {
 				if reads == 4 {
 					a.group.Tags = map[string]string{refresh.LeaseTag: other(time.Minute), refresh.SurgeTag: "2-3"}
@@ -98,7 +100,7 @@ func TestLease(t *testing.T) {
 			want: report.Nothing, left: "ci-2/7",
 		},
 		"nothing is outdated, and another trigger was killed": {
-			lease: time.Minute, change: func(c *Config) { c.Version = "1" }, want: report.Nothing, least: time.Minute,
+			lease: time.Minute, change: func(c *plan.Config) { c.Version = "1" }, want: report.Nothing, least: time.Minute,
 		},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
@@ -189,9 +191,9 @@ func TestLeaseIsRenewed(t *testing.T) {
 func (fakeWrites) Remember(refresh.Group) {}
 func (fakeWrites) Forget(string)          {}
 
-func (fakeWrites) Restore(_ context.Context, g refresh.Group) (refresh.Group, []string, error) {
-	return g, nil, nil
-}
+func (fakeWrites) WithRemoved(g refresh.Group) (refresh.Group, []string) { return g, nil }
+
+func (fakeWrites) WriteAgain(context.Context, refresh.Group, []string) error { return nil }
 
 // WriteLease and RemoveLease change the group, and are no calls that tests expect.
 func (a fakeWrites) WriteLease(_ context.Context, _ string, l refresh.Lease) error {
@@ -214,5 +216,17 @@ func (a fakeWrites) tag(key, value string) {
 	}
 	if a.group.Tags[key] = value; value == "" {
 		delete(a.group.Tags, key)
+	}
+}
+
+// TestAMaximumThatOthersUseIsNoWork: a maximum that stays raised, because the desired capacity needs it, is nothing that
+// a trigger could give back.
+func TestAMaximumThatOthersUseIsNoWork(t *testing.T) {
+	t.Parallel()
+	for desired, want := range map[int]bool{3: true, 5: false} {
+		g := refresh.Group{Desired: desired, Max: 6, Tags: map[string]string{refresh.MaxTag: "3-6"}}
+		if got := hold.IsChanged(defaults(), g); got != want {
+			t.Errorf("with the desired capacity %d the group is changed: %t", desired, got)
+		}
 	}
 }

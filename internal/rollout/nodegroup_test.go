@@ -11,6 +11,7 @@ import (
 
 	"github.com/node-drainer/node-drainer/internal/cluster"
 	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/internal/rollout/plan"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -111,6 +112,17 @@ func TestNodegroup(t *testing.T) {
 			},
 			want: report.Done, words: []string{"3 instances replaced"}, calls: "Start",
 		},
+		"another client has begun an update since the updates were listed": {
+			before: isManaged, script: func(a *fakeAWS, reads int) {
+				if len(a.refreshes) == 0 && reads == 2 { // between the list and the description
+					a.begin("u-1", nil)
+				}
+				if succeeds(a, reads); reads < 10 { // EKS sets its launch template later.
+					a.group.Source.Template = template("1")
+				}
+			},
+			want: report.Done, words: []string{"3 instances replaced"}, calls: "",
+		},
 		"a group without nodes": {
 			before: func(a *fakeAWS) { isManaged(a); a.group.Desired, a.group.Instances = 0, nil },
 			script: succeeds, want: report.Done, words: []string{"the node group is updated; it has no nodes"}, calls: "Start",
@@ -168,7 +180,7 @@ func TestNodegroup(t *testing.T) {
 			before: begun("1.34.1-20261020"), want: report.Conflict, words: []string{"node group update u-1 is in progress"},
 		},
 		"an update to something else is waited for": {
-			before: begun("1.34.1-20261020"), change: func(c *Config) { c.OnConflict = Wait },
+			before: begun("1.34.1-20261020"), change: func(c *plan.Config) { c.OnConflict = plan.Wait },
 			script: func(a *fakeAWS, reads int) {
 				if reads == 3 {
 					isManaged(a)
@@ -185,7 +197,7 @@ func TestNodegroup(t *testing.T) {
 			words: []string{"node group update r-1 continues"},
 		},
 		"not waited for": {
-			change: func(c *Config) { c.Wait = false }, want: report.Detached, calls: "Start",
+			change: func(c *plan.Config) { c.Wait = false }, want: report.Detached, calls: "Start",
 			words: []string{"node group update r-1 continues"},
 		},
 		"degraded": {
@@ -196,10 +208,10 @@ func TestNodegroup(t *testing.T) {
 			want: report.Refused, words: []string{"nodegroup-health", "NodeCreationFailure: 2 did not join"},
 		},
 		"outside the windows": {
-			change: func(c *Config) { c.Windows = refresh.Windows{closedAtStart(t)} }, want: report.Skipped, words: []string{"not started"},
+			change: func(c *plan.Config) { c.Windows = refresh.Windows{closedAtStart(t)} }, want: report.Skipped, words: []string{"not started"},
 		},
 		"the windows close": {
-			change: func(c *Config) { c.Windows = refresh.Windows{closedSoon(t)} },
+			change: func(c *plan.Config) { c.Windows = refresh.Windows{closedSoon(t)} },
 			script: succeeds, want: report.Done, words: []string{"3 instances replaced"}, calls: "Start",
 		},
 		"the newest release is unknown": {

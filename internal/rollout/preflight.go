@@ -6,12 +6,14 @@ import (
 	"strings"
 
 	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/internal/rollout/loop"
+	"github.com/node-drainer/node-drainer/internal/rollout/plan"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
 // preflight checks whether the rollout of a group may start.
 type preflight struct {
-	group  *group
+	group  *loop.Group
 	warned map[string]bool // what it has warned of
 
 	cancelled bool // A refresh was cancelled before.
@@ -19,47 +21,47 @@ type preflight struct {
 
 // check checks whether the rollout may start. Where nothing is outdated there is nothing to check.
 func (p *preflight) check(ctx context.Context, active *refresh.Refresh) error {
-	g, a := p.group, p.group.state.assess()
-	if a.target.Problem != "" {
-		return &endError{report.Refused, a.target.Problem}
+	g, a := p.group, p.group.State.Assess()
+	if a.Target.Problem != "" {
+		return loop.EndWith(report.Refused, a.Target.Problem)
 	}
-	if !a.due() {
+	if !a.Due() {
 		return nil
 	}
 	facts, err := p.facts(ctx, a, active)
 	if err != nil {
 		return err
 	}
-	return p.apply(refresh.Preflight(g.state.group, facts))
+	return p.apply(refresh.Preflight(g.State.Group, facts))
 }
 
-func (p *preflight) facts(ctx context.Context, a assessment, active *refresh.Refresh) (refresh.Facts, error) {
+func (p *preflight) facts(ctx context.Context, a plan.Assessment, active *refresh.Refresh) (refresh.Facts, error) {
 	g := p.group
-	in, err := g.planner.inCluster(ctx, []refresh.Group{g.state.group}, []assessment{a})
+	in, err := g.Planner.InCluster(ctx, []refresh.Group{g.State.Group}, []plan.Assessment{a})
 	if err != nil { // The rollout does not need the cluster: AWS and the agent do the work.
-		g.progress.note(refresh.Warn, "the pods on the group's nodes cannot be listed: %v", err)
+		g.Progress.Note(refresh.Warn, "the pods on the group's nodes cannot be listed: %v", err)
 	}
-	facts, err := g.planner.facts(ctx, g.state.group, a, in, active)
-	g.state.drains.hooks = facts.Hooks
-	g.state.noLaunchHook = err == nil && !facts.LaunchHook()
+	facts, err := g.Planner.Facts(ctx, g.State.Group, a, in, active)
+	g.State.Drains.Hooks = facts.Hooks
+	g.State.NoLaunchHook = err == nil && !facts.LaunchHook()
 	return facts, err
 }
 
 // checkAttached does the preflight for a refresh that is under way, with the preferences that it has. Whatever it
 // finds is a warning, since the refresh continues without the trigger too.
 func (p *preflight) checkAttached(ctx context.Context, active *refresh.Refresh) {
-	a := p.group.state.assess()
-	if active == nil || !a.due() {
+	a := p.group.State.Assess()
+	if active == nil || !a.Due() {
 		return
 	}
 	facts, err := p.facts(ctx, a, active)
 	if err != nil {
-		p.group.progress.note(refresh.Warn, "the refresh is followed without a preflight: %v", err)
+		p.group.Progress.Note(refresh.Warn, "the refresh is followed without a preflight: %v", err)
 		return
 	}
 	facts.AlarmStates, facts.AlarmsUnknown = nil, nil // They are those of the new refresh.
 	facts.Preferences, facts.Pin = active.Preferences, active.Desired != nil
-	p.warn(refresh.Preflight(p.group.state.group, facts))
+	p.warn(refresh.Preflight(p.group.State.Group, facts))
 }
 
 // warn shows those of the findings that are not OK, once.
@@ -68,7 +70,7 @@ func (p *preflight) warn(findings []refresh.Finding) {
 		text := describe(f)
 		if f.Level != refresh.OK && !p.warned[text] {
 			p.warned[text] = true
-			p.group.progress.note(refresh.Warn, "%s", text)
+			p.group.Progress.Note(refresh.Warn, "%s", text)
 		}
 	}
 }
@@ -84,7 +86,7 @@ func describe(findings ...refresh.Finding) string {
 
 // apply shows what the preflight found, and returns an error if it must not start.
 func (p *preflight) apply(findings []refresh.Finding) error {
-	refused := refresh.Refused(findings, p.group.cfg.Allow)
+	refused := refresh.Refused(findings, p.group.Config.Allow)
 	isRefused := func(f refresh.Finding) bool { return slices.Contains(refused, f) }
 	p.warn(slices.DeleteFunc(slices.Clone(findings), isRefused))
 	if len(refused) == 0 {
@@ -94,9 +96,9 @@ func (p *preflight) apply(findings []refresh.Finding) error {
 	if p.cancelled {
 		changed = "nothing was started: "
 	}
-	end := &endError{report.Refused, changed + describe(refused...)}
+	end := &loop.EndError{Outcome: report.Refused, Message: changed + describe(refused...)}
 	if len(refused) == 1 && refused[0].Check == refresh.CheckActive {
-		end.outcome = report.Conflict
+		end.Outcome = report.Conflict
 	}
 	return end
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/internal/rollout/plan"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -23,7 +24,7 @@ func readyAt(nodes *fakeCluster, reads, at int) {
 func TestReadyTimeoutOfARefresh(t *testing.T) {
 	refused := errors.New("AccessDenied")
 	for name, tt := range map[string]struct {
-		change func(*Config)
+		change func(*plan.Config)
 		before func(*fakeAWS)
 		ready  int // the read from which on the node is ready; 0 is never
 		done   int // the read at which the refresh succeeds; 0 is never
@@ -36,12 +37,12 @@ func TestReadyTimeoutOfARefresh(t *testing.T) {
 			words: []string{"10m0s", "i-9 (node node-i-9)", "r-1 is Cancelled", "replaced instances are kept"},
 		},
 		"rolled back": {
-			change: func(c *Config) { c.Preferences.AutoRollback, c.Version = true, "2" },
+			change: func(c *plan.Config) { c.Preferences.AutoRollback, c.Version = true, "2" },
 			before: func(a *fakeAWS) { a.group.Source.Template = template("1") },
 			want:   report.RolledBack, words: []string{"i-9 (node node-i-9)", "r-1 is RollbackSuccessful"}, calls: "Start Rollback",
 		},
 		"without a limit": {
-			change: func(c *Config) { c.ReadyTimeout, c.Timeout = 0, time.Hour }, want: report.TimedOut, calls: "Start",
+			change: func(c *plan.Config) { c.ReadyTimeout, c.Timeout = 0, time.Hour }, want: report.TimedOut, calls: "Start",
 		},
 		"ready in time":               {ready: 100, done: 300, want: report.Done, calls: "Start"},
 		"succeeds before it is ready": {done: 100, want: report.Done, calls: "Start"},
@@ -50,7 +51,7 @@ func TestReadyTimeoutOfARefresh(t *testing.T) {
 			words: []string{"i-9 (node node-i-9)", "r-1 could not be cancelled", "AccessDenied", "r-1 continues"}, calls: "Start Cancel",
 		},
 		"the nodes cannot be watched": {
-			change: func(c *Config) { c.Timeout = time.Hour }, want: report.TimedOut, calls: "Start",
+			change: func(c *plan.Config) { c.Timeout = time.Hour }, want: report.TimedOut, calls: "Start",
 			before: func(a *fakeAWS) { a.begins = "stale" },
 		},
 	} {

@@ -8,140 +8,118 @@ import (
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/internal/rollout/hold"
+	"github.com/node-drainer/node-drainer/internal/rollout/loop"
+	"github.com/node-drainer/node-drainer/internal/rollout/mode"
+	"github.com/node-drainer/node-drainer/internal/rollout/plan"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
-// rollout replaces the outdated instances of one group. The holds and the taints last for as long as it runs, as does
-// the lease. The desired capacity, which batches raises, is restored as a part of replacing.
+// rollout replaces the outdated instances of one group. The holds last for as long as it runs, as does the lease. The
+// desired capacity, which batches raises, is restored as a part of replacing.
 type rollout struct {
-	group     *group
+	group     *loop.Group
 	turns     *turns
+	gates     *mode.Gates
+	hours     hold.Hours
 	preflight *preflight
-	replacer  replacer
-	lease     *lease
-	holds     *holds
-	pause     *pause
-	taints    *taints
+	mode      mode.Mode
+	lease     *hold.Lease
+	holds     *hold.Holds
+	pause     *hold.Pause
 	failures  *failures // nil unless failed targets are kept
-	beginning *beginning
+	beginning *mode.Beginning
 
-	attached bool // What is under way is followed.
-	other    bool // Another trigger works on the group.
-	held     bool // The group may have been changed.
-}
-
-// replacer replaces the outdated instances of a group in one of the two modes.
-type replacer interface {
-	// attach reports whether what is under way in the group is to be followed, so that nothing is to be started. The
-	// active refresh is nil if there is none.
-	attach(ctx context.Context, active *refresh.Refresh) (attached bool, err error)
-	// settle ends what is under way in the group and is not followed. It reports whether there was anything.
-	settle(ctx context.Context) (settled bool, err error)
-	// surge raises the desired capacity, if that is requested, and returns when the new instances are ready.
-	surge(ctx context.Context) error
-	// start starts to replace what is outdated, if anything is.
-	start(ctx context.Context) error
-	// follow returns when everything has been replaced as far as this can be done.
-	follow(ctx context.Context) error
-	// stop does what Config.OnInterrupt asks for, and describes the result to the user.
-	stop(ctx context.Context) string
-	// continues reports whether AWS may go on without the trigger: a refresh was started, or is followed.
-	continues() bool
-	// leftBehind describes what continues without the trigger.
-	leftBehind() string
-	// afterError describes what a rollout that failed has left behind. It may be empty.
-	afterError() string
+	attached bool        // What is under way is followed.
+	settling bool        // What is under way and is not followed is being ended.
+	other    bool        // Another trigger works on the group.
+	held     bool        // The group may have been changed.
+	end      loop.Ending // if no step has failed
 }
 
 // run replaces what is outdated, and returns how that ended.
-func (r *rollout) run(ctx context.Context) ending {
-	end, err := r.replaceOutdated(ctx)
+func (r *rollout) run(ctx context.Context) loop.Ending {
+	guarded := r.lease.Guard(ctx)
+	err := r.group.Run(guarded,
+		r.turn(refresh.PhaseCheck), loop.Once(r.check),
+		r.turn(refresh.PhaseTaint), r.settle, r.acquire, loop.Once(r.hold),
+		r.turn(refresh.PhaseSurge), r.step(refresh.PhaseSurge),
+		r.turn(refresh.PhaseReplace), r.step(refresh.PhaseReplace), r.group.AwaitDrained,
+		loop.Once(r.verify),
+	)
 	if err != nil {
-		end = endingOf(ctx, err)
+		r.end = loop.EndingOf(ctx, cmp.Or(r.lease.Loss(), err))
 	}
-	return r.finish(ctx, end)
+	return r.finish(ctx, r.end)
 }
 
-// replaceOutdated is the rollout itself. The error of a step ends it.
-func (r *rollout) replaceOutdated(ctx context.Context) (ending, error) {
-	if err := r.check(ctx); err != nil {
-		return ending{}, err
+// turn waits until the other groups are as far as Config.Together requires for the phase, or until it is the turn of
+// this group, and then until the windows are open.
+func (r *rollout) turn(phase refresh.Phase) loop.Step {
+	begun := false
+	return func(ctx context.Context) (*loop.Wait, error) {
+		if !begun {
+			if err := r.begin(ctx, phase); err != nil {
+				return nil, loop.Final(ctx, err)
+			}
+			begun = true
+		}
+		if phase == refresh.PhaseCheck || r.attached { // What is under way is paused where it is followed.
+			return nil, nil
+		}
+		return r.hours.Await(r.held)
 	}
-	leased, err := r.hold(ctx)
-	if err == nil {
-		err = r.surge(leased)
-	}
-	if err == nil {
-		err = r.replace(leased)
-	}
-	if err != nil {
-		return ending{}, cmp.Or(lossOf(leased), err)
-	}
-	return r.verify(ctx)
 }
 
-// begin returns when the other groups are as far as Config.Together requires for the phase, or when it is the turn of
-// this group. If that took more than a PollInterval, it reads the group again.
-func (r *rollout) begin(ctx context.Context, phase refresh.Phase, shown report.Phase) error {
+// begin returns when it is the turn of the group. If that took more than a PollInterval, it reads the group again.
+func (r *rollout) begin(ctx context.Context, phase refresh.Phase) error {
 	asked := time.Now()
-	err := r.turns.await(ctx, r.group.progress.i, phase, func() { r.group.enter(report.Queued) })
+	err := r.turns.await(ctx, r.group.Progress.I, phase, func() { r.group.Enter(report.Queued) })
 	if err != nil {
 		return err
 	}
-	if err := r.group.gates.broken(); err != nil {
+	if err := r.gates.Broken(); err != nil {
 		return err
 	}
-	stale := time.Since(asked) > r.group.cfg.PollInterval
+	stale := time.Since(asked) > r.group.Config.PollInterval
 	if stale {
-		if err := r.group.refreshState(ctx); err != nil {
+		if err := r.group.RefreshState(ctx); err != nil {
 			return err
 		}
 	}
-	r.group.enter(shown)
-	if phase == refresh.PhaseCheck {
-		r.group.countOutdated()
-		return r.group.hours.resume(ctx)
+	if r.group.Enter(report.Preparing); phase == refresh.PhaseReplace {
+		r.group.Enter(report.Replacing)
 	}
-	if stale {
-		if err := r.recheck(ctx); err != nil {
-			return err
-		}
+	switch {
+	case phase == refresh.PhaseCheck:
+		r.group.CountOutdated()
+		return r.hours.Resume(ctx)
+	case stale:
+		return r.recheck(ctx)
 	}
-	if r.attached { // What is under way is paused where it is followed.
-		return nil
-	}
-	return r.group.hours.await(ctx, r.held)
+	return nil
 }
 
 // recheck counts again what is outdated, unless instances for that were launched already, and checks the group again if
 // nothing was changed yet.
 func (r *rollout) recheck(ctx context.Context) error {
-	if _, raised := refresh.SurgeOf(r.group.state.group); !raised {
-		r.group.countOutdated()
+	if _, raised := refresh.SurgeOf(r.group.State.Group); !raised {
+		r.group.CountOutdated()
 	}
 	if r.held {
 		return nil
 	}
-	return r.checkAgain(ctx)
+	return r.check(ctx)
 }
 
 // check looks at what is under way in the group, and does the preflight. It changes nothing.
 func (r *rollout) check(ctx context.Context) error {
-	if err := r.begin(ctx, refresh.PhaseCheck, report.Preparing); err != nil {
-		return err
+	active, err := r.attach(ctx)
+	// An update of a node group that has begun since leaves nothing outdated at first: EKS sets its launch template later.
+	if n := r.group.State.Group.Nodegroup; err == nil && active == nil && n != nil && n.Updating {
+		active, err = r.attach(ctx)
 	}
-	return r.checkAgain(ctx)
-}
-
-// checkAgain is check for a group that is read.
-func (r *rollout) checkAgain(ctx context.Context) (err error) {
-	var active *refresh.Refresh
-	if !r.group.cfg.Mode.InBatches() || r.group.state.isDue() {
-		if active, err = r.group.planner.activeRefresh(ctx, r.group.name); err != nil {
-			return err
-		}
-	}
-	if r.attached, err = r.replacer.attach(ctx, active); err != nil {
+	if err != nil {
 		return err
 	}
 	if r.attached {
@@ -151,167 +129,155 @@ func (r *rollout) checkAgain(ctx context.Context) (err error) {
 	return r.preflight.check(ctx, active)
 }
 
-// hold prepares the group for the rollout. The nodes are tainted before anything is replaced: pods may begin to move
-// soon after. The returned context ends if the lease is lost.
-func (r *rollout) hold(ctx context.Context) (leased context.Context, err error) {
-	if err := r.begin(ctx, refresh.PhaseTaint, report.Preparing); err != nil {
-		return ctx, err
+// attach attaches to what is under way in the group, if it is to be followed, and returns it.
+func (r *rollout) attach(ctx context.Context) (active *refresh.Refresh, err error) {
+	if !r.group.Config.Mode.InBatches() || r.group.State.IsDue() {
+		if active, err = r.group.Planner.ActiveRefresh(ctx, r.group.Name); err != nil {
+			return nil, err
+		}
 	}
+	r.attached, err = r.mode.Attach(ctx, active)
+	return active, err
+}
+
+// settle ends what is under way in the group and is not followed, and checks the group again after that.
+func (r *rollout) settle(ctx context.Context) (*loop.Wait, error) {
 	r.held = true
-	if err := r.settle(ctx); err != nil {
-		return ctx, err
+	if r.attached {
+		return nil, nil
 	}
-	leased, r.other, err = r.lease.acquire(ctx, r.attached)
-	if err != nil || r.isLeftToOther() {
-		return leased, err
+	w, err := r.mode.Step(ctx, refresh.PhaseTaint)
+	if w != nil || err != nil || !r.settling {
+		r.settling = r.settling || w != nil
+		return w, err
+	}
+	r.settling, r.preflight.cancelled = false, r.group.Config.OnConflict == plan.CancelActive
+	if err := r.check(ctx); err != nil {
+		return nil, loop.Final(ctx, err)
+	}
+	return r.settle(ctx) // Another one may be under way by now.
+}
+
+// acquire waits until the group is held, if that is needed.
+func (r *rollout) acquire(ctx context.Context) (w *loop.Wait, err error) {
+	w, r.other, err = r.lease.Acquire(ctx, r.attached)
+	return w, loop.Final(ctx, err)
+}
+
+// hold prepares the group for the rollout. The nodes are tainted before anything is replaced: pods may begin to move
+// soon after.
+func (r *rollout) hold(ctx context.Context) error {
+	if r.isLeftToOther() {
+		return nil
 	}
 	asked := time.Now()
-	if err := r.pause.begin(leased, r); err != nil {
-		return leased, err
+	if !r.other && (r.attached || r.group.State.IsDue()) {
+		if err := r.pause.Begin(ctx, r.group, r.attached); err != nil {
+			return err
+		}
 	}
-	if err := r.checkSince(leased, asked); err != nil {
-		return leased, err
+	if err := r.checkSince(ctx, asked); err != nil {
+		return err
 	}
-	r.group.newNodes.begin()
-	if !r.attached {
-		r.holds.take(leased)
-	}
-	r.taints.add(leased)
-	if leased.Err() != nil {
-		return leased, context.Cause(leased)
-	}
-	return leased, nil
+	r.holds.Take(ctx, r.attached)
+	return context.Cause(ctx)
 }
 
 // checkSince checks the group again if another trigger may have replaced what is outdated since the time: it had paused
 // the Cluster Autoscaler.
 func (r *rollout) checkSince(ctx context.Context, at time.Time) error {
-	if r.attached || time.Since(at) <= r.group.cfg.PollInterval {
+	if r.attached || time.Since(at) <= r.group.Config.PollInterval {
 		return nil
 	}
-	if err := r.group.refreshState(ctx); err != nil {
+	if err := r.group.RefreshState(ctx); err != nil {
 		return err
 	}
-	r.group.countOutdated()
-	return r.checkAgain(ctx)
+	r.group.CountOutdated()
+	return r.check(ctx)
 }
 
 // isLeftToOther reports whether another trigger works on the group, and this one only waits for the drains.
 func (r *rollout) isLeftToOther() bool { return r.other && !r.attached }
 
-// settle ends what is under way in the group and is not followed, and checks the group again after that.
-func (r *rollout) settle(ctx context.Context) error {
-	for !r.attached {
-		settled, err := r.replacer.settle(ctx)
-		if err != nil || !settled {
-			return err
+// step is that of the mode. What another trigger does in the group is left to that.
+func (r *rollout) step(phase refresh.Phase) loop.Step {
+	return func(ctx context.Context) (*loop.Wait, error) {
+		if r.isLeftToOther() {
+			return nil, nil
 		}
-		r.preflight.cancelled = r.group.cfg.OnConflict == CancelActive
-		if err := r.checkAgain(ctx); err != nil {
-			return err
-		}
+		return r.mode.Step(ctx, phase)
 	}
-	return nil
-}
-
-// surge raises the desired capacity, if that is requested.
-func (r *rollout) surge(ctx context.Context) error {
-	if err := r.begin(ctx, refresh.PhaseSurge, report.Preparing); err != nil || r.isLeftToOther() {
-		return err
-	}
-	return r.replacer.surge(ctx)
-}
-
-// replace returns when nothing is left to replace, and the old instances are drained. What another trigger does in the
-// group is left to that.
-func (r *rollout) replace(ctx context.Context) error {
-	if err := r.begin(ctx, refresh.PhaseReplace, report.Replacing); err != nil {
-		return err
-	}
-	if r.isLeftToOther() {
-		return r.group.awaitDrained(ctx)
-	}
-	if !r.attached {
-		if err := r.replacer.start(ctx); err != nil {
-			return err
-		}
-	}
-	if err := r.replacer.follow(ctx); err != nil {
-		return err
-	}
-	return r.group.awaitDrained(ctx)
 }
 
 // verify reads the group once more when everything is said to be replaced, and the launch templates as they
 // are now: if it is not pinned, the instances should have the newest version, not the one of the start.
-func (r *rollout) verify(ctx context.Context) (ending, error) {
-	g, s := r.group, r.group.state
-	before, pinned := s.templates, g.cfg.Mode == refresh.ModeRefresh && s.policy.pins(s.group, s.target)
-	if err := g.retry(ctx, g.resolve); err != nil {
-		return ending{}, err
+func (r *rollout) verify(ctx context.Context) error {
+	g, s := r.group, r.group.State
+	before, pinned := s.Templates, g.Config.Mode == refresh.ModeRefresh && s.Policy.Pins(s.Group, s.Target)
+	if err := g.Retry(ctx, g.Resolve); err != nil {
+		return err
 	}
 	if pinned {
-		s.templates = before
+		s.Templates = before
 	}
-	left, retained := s.remaining()
-	g.show(nil)
-	end := s.drains.judge(s.verdict(left, retained), s.policy.nodes.cluster != nil)
-	if newer := s.target.Newer; end.outcome == report.Nothing && newer != "" {
-		end.message += "; " + newer
+	left, retained := s.Remaining()
+	g.Show(nil)
+	r.end = s.Drains.Judge(s.Verdict(left, retained), s.Policy.Nodes.Cluster != nil)
+	if newer := s.Target.Newer; r.end.Outcome == report.Nothing && newer != "" {
+		r.end.Message += "; " + newer
 	}
-	return end, nil
+	return nil
 }
 
-// finish adds to the message of an ending what is left behind, and gives back the holds and the taints.
-// They stay where AWS continues without the trigger, so that the next run finds them, and where another trigger does:
-// they are that one's then.
-func (r *rollout) finish(ctx context.Context, end ending) ending {
-	left := errors.Is(context.Cause(ctx), ErrNotLeading)
-	if left {
-		r.group.cfg.OnInterrupt = Detach
+// finish adds to the message of an ending what is left behind, and gives back what is held. All of it stays if another
+// process continues.
+func (r *rollout) finish(ctx context.Context, end loop.Ending) loop.Ending {
+	interrupt := r.group.Config.OnInterrupt
+	notLeading := errors.Is(context.Cause(ctx), loop.ErrNotLeading)
+	if notLeading {
+		interrupt = plan.Detach
 	}
-	if !r.held && ctx.Err() != nil {
-		end.message += r.replacer.afterError()
-		return end
+	if r.held || ctx.Err() == nil {
+		if !r.group.State.Deleted {
+			end.Message += r.leftBehind(ctx, end.Outcome, interrupt)
+		}
+		if !notLeading {
+			end = r.holds.Release(ctx, end, r.mode.Begun() && leavesToAWS(end, interrupt))
+		}
+		end = r.failures.record(ctx, r.group, end)
+		r.beginning.End(ctx, end.Outcome)
 	}
-	if !r.group.state.deleted {
-		end.message += r.leftBehind(ctx, end.outcome)
-	}
-	continues := left || r.lease.isLost() || r.replacer.continues() && r.leavesToAWS(end)
-	r.taints.remove(ctx, continues)
-	r.group.newNodes.enable(ctx, continues)
-	end = r.holds.release(ctx, end)
-	end = r.failures.record(ctx, r.group, end)
-	r.beginning.end(ctx, end.outcome)
-	r.lease.release(ctx)
+	r.lease.Release(ctx)
 	return end
 }
 
 // leavesToAWS reports whether a rollout that ended so continues, if anything was started.
-func (r *rollout) leavesToAWS(end ending) bool {
+func leavesToAWS(end loop.Ending, interrupt plan.Interrupt) bool {
 	continues := []report.Outcome{
 		report.Detached, report.TimedOut, report.Stalled, report.Error, report.Skipped,
 	}
-	if r.group.cfg.OnInterrupt == Detach {
+	if interrupt == plan.Detach {
 		continues = append(continues, report.Interrupted, report.Gated)
 	}
-	return slices.Contains(continues, end.outcome)
+	return slices.Contains(continues, end.Outcome)
 }
 
 // leftBehind stops what is under way if the user wants that of an interrupt, and describes what is left.
-func (r *rollout) leftBehind(ctx context.Context, outcome report.Outcome) string {
+func (r *rollout) leftBehind(ctx context.Context, outcome report.Outcome, interrupt plan.Interrupt) string {
 	switch outcome { //nolint:exhaustive // The others leave nothing behind.
 	case report.Interrupted:
-		if r.group.cfg.OnInterrupt != Detach {
-			ctx, cancel := uncancelled(ctx)
+		if interrupt != plan.Detach {
+			ctx, cancel := loop.Uncancelled(ctx)
 			defer cancel()
-			return ": " + r.replacer.stop(ctx)
+			return ": " + r.mode.Undo(ctx)
 		}
-		return ": " + r.replacer.leftBehind()
+		return ": " + r.mode.Remains()
 	case report.TimedOut, report.Stalled:
-		return ": " + r.replacer.leftBehind()
+		return ": " + r.mode.Remains()
 	case report.Error, report.Conflict, report.Skipped:
-		return r.replacer.afterError()
+		if r.mode.Begun() {
+			return ": " + r.mode.Remains()
+		}
 	}
 	return ""
 }

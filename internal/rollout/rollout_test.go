@@ -9,14 +9,15 @@ import (
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/internal/rollout/plan"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
 // scenario is a rollout of three instances, and what is expected of it. Only want must be set.
 type scenario struct {
 	do     Action // instead of a rollout
-	nodes  Cluster
-	change func(*Config)
+	nodes  plan.Cluster
+	change func(*plan.Config)
 	before func(*fakeAWS)
 	script func(a *fakeAWS, reads int) // runs before each read of the group
 	stop   time.Duration               // until the interrupt
@@ -25,7 +26,7 @@ type scenario struct {
 	calls  string
 }
 
-func (s scenario) run(t *testing.T, cfg Config) {
+func (s scenario) run(t *testing.T, cfg plan.Config) {
 	t.Helper()
 	a := newFakeAWS(3)
 	if s.before != nil {
@@ -107,7 +108,7 @@ func TestQueuedGroupsAreReadAgain(t *testing.T) {
 
 // TestInterruptedWhileDraining: the refresh has ended, and one that was started after it is not cancelled.
 func TestInterruptedWhileDraining(t *testing.T) {
-	for _, how := range []Interrupt{Cancel, Rollback, Detach} {
+	for _, how := range []plan.Interrupt{plan.Cancel, plan.Rollback, plan.Detach} {
 		runInBubble(t, string(how), func(t *testing.T) {
 			a, cfg := newFakeAWS(3), defaults()
 			cfg.OnInterrupt, cfg.Version = how, "2"
@@ -254,8 +255,8 @@ func (c countingAWS) Refreshes(ctx context.Context, group string) ([]refresh.Ref
 // TestCheckReadsRefreshesOnce: AWS limits that call, so that it decides how long the check of many groups takes.
 func TestCheckReadsRefreshesOnce(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(*Config){
-		"refresh": func(*Config) {}, "a new one": func(c *Config) { c.All = true },
+	for name, change := range map[string]func(*plan.Config){
+		"refresh": func(*plan.Config) {}, "a new one": func(c *plan.Config) { c.All = true },
 	} {
 		runInBubble(t, name, func(t *testing.T) {
 			a, cfg := countingAWS{newFakeAWS(2), new(int)}, defaults()

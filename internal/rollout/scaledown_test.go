@@ -3,6 +3,7 @@ package rollout
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/node-drainer/node-drainer/internal/cluster"
 	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/internal/rollout/plan"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -49,21 +51,21 @@ func TestNewNodesAreNotScaledDown(t *testing.T) {
 	noLaunchHook := func(a *fakeAWS) { a.hooks = a.hooks[:1] }
 	for name, tt := range map[string]struct {
 		before func(a *fakeAWS)
-		change func(*Config)
+		change func(*plan.Config)
 		fails  error
-		view   Cluster
+		view   plan.Cluster
 		want   report.Outcome
 		ever   string // the nodes that were kept at any time
 		left   string // those that are at the end
 	}{
 		"no launch hook": {noLaunchHook, nil, nil, &fakeCluster{}, report.Done, "node-i-11 node-i-22 node-i-33", ""},
 		"AWS continues": {
-			noLaunchHook, func(c *Config) { c.Timeout = time.Minute }, nil, &fakeCluster{}, report.TimedOut, "node-i-4", "node-i-4",
+			noLaunchHook, func(c *plan.Config) { c.Timeout = time.Minute }, nil, &fakeCluster{}, report.TimedOut, "node-i-4", "node-i-4",
 		},
 		"a launch hook":      {func(*fakeAWS) {}, nil, nil, &fakeCluster{}, report.Done, "", ""},
 		"without Kubernetes": {noLaunchHook, nil, nil, nil, report.Done, "", ""},
 		"it is not allowed":  {noLaunchHook, nil, errors.New("forbidden"), &fakeCluster{}, report.Done, "", ""},
-		"in batches":         {noLaunchHook, func(c *Config) { *c = unhealthyDefaults() }, nil, &fakeCluster{}, report.Done, "node-i-1-new node-i-2-new node-i-3-new", ""},
+		"in batches":         {noLaunchHook, func(c *plan.Config) { *c = unhealthyDefaults() }, nil, &fakeCluster{}, report.Done, "node-i-1-new node-i-2-new node-i-3-new", ""},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
 			a, cfg := scaleDownAWS{newFakeAWS(3), tt.fails, map[string]bool{}, map[string]bool{}}, defaults()
@@ -92,6 +94,33 @@ func TestNewNodesAreNotScaledDown(t *testing.T) {
 	}
 }
 
+// TestScaleDownLeftByAKilledRun: the next run enables the scale-down again, unless a refresh is under way.
+func TestScaleDownLeftByAKilledRun(t *testing.T) {
+	for name, tt := range map[string]struct {
+		active bool
+		left   string
+	}{"nothing is under way": {false, ""}, "a refresh is under way": {true, "node-i-3"}} {
+		runInBubble(t, name, func(t *testing.T) {
+			cfg := unhealthyDefaults()
+			a := scaleDownAWS{newFakeAWS(3), nil, map[string]bool{"node-i-3": true}, map[string]bool{}}
+			a.Tainter = newFakeTainter()
+			a.replaceAll("2")
+			for n := range a.group.Instances { // replaceAll has renamed them
+				a.group.Instances[n].ID = fmt.Sprintf("i-%d", n+1)
+			}
+			if tt.active {
+				a.begin("r-9", nil)
+			} else {
+				a.refreshes = nil
+			}
+			expect(t, runGroup(t.Context(), t, cfg, a, markedNodes{&fakeCluster{}}), report.Nothing)
+			if left := strings.Join(slices.Sorted(maps.Keys(a.now)), " "); left != tt.left {
+				t.Errorf("the scale-down of %q is disabled, want %q", left, tt.left)
+			}
+		})
+	}
+}
+
 // markedNodes are nodes of instances that a rollout has tainted, or keeps.
 type markedNodes struct{ *fakeCluster }
 
@@ -108,7 +137,7 @@ func TestHoldsOfNodes(t *testing.T) {
 	t.Parallel()
 	a := newFakeAWS(3)
 	a.group.Tags = map[string]string{refresh.LeaseTag: "ci-1/42 2026-11-23T12:00:00Z"}
-	plans, err := NewPlanner(defaults(), a, markedNodes{&fakeCluster{}}).Plan(t.Context(), func(int, int) {})
+	plans, err := plan.NewPlanner(defaults(), a, markedNodes{&fakeCluster{}}).Plan(t.Context(), func(int, int) {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,76 +8,78 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/internal/rollout/loop"
+	"github.com/node-drainer/node-drainer/internal/rollout/plan"
 	"github.com/node-drainer/node-drainer/internal/text"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
 // Status reads how far the newest refresh of each group is, without waiting.
 func (t *Trigger) Status(ctx context.Context) (report.Rollout, error) {
-	s, err := t.planner.survey(ctx)
+	s, err := t.planner.Survey(ctx)
 	if err != nil {
 		return report.Rollout{}, err
 	}
-	p := newProgress(s.groups, t.cfg.Mode, nil, t.planner.policy.nodes)
+	p := loop.NewProgress(s.Groups, t.cfg.Mode, nil, t.planner.Policy.Nodes)
 	var work errgroup.Group
-	work.SetLimit(concurrency)
-	for i, g := range s.groups {
-		work.Go(func() error { return t.newGroup(groupProgress{p, i}, g, s).status(ctx) })
+	work.SetLimit(plan.Concurrency)
+	for i, g := range s.Groups {
+		work.Go(func() error { return showStatus(ctx, t.newGroup(loop.GroupProgress{All: p, I: i}, g, s)) })
 	}
 	if err := work.Wait(); err != nil {
 		return report.Rollout{}, err
 	}
-	return p.latest(), nil
+	return p.Latest(), nil
 }
 
-// status shows the newest refresh of the group, and its instances. They are compared with what the refresh
+// showStatus shows the newest refresh of the group, and its instances. They are compared with what the refresh
 // replaces them by: the group itself is given that only when it has succeeded.
-func (g *group) status(ctx context.Context) error {
-	g.enter(report.Replacing)
-	all, err := g.planner.reader.Refreshes(ctx, g.name)
+func showStatus(ctx context.Context, g *loop.Group) error {
+	g.Enter(report.Replacing)
+	all, err := g.Planner.Reader.Refreshes(ctx, g.Name)
 	if err != nil {
 		return err
 	}
-	holds := g.planner.holds(ctx, g.state.group)
-	g.progress.set(func(p *report.Group) { p.Holds = holds })
-	if f, failed := refresh.FailedOf(g.state.group); failed {
-		g.progress.set(func(p *report.Group) { p.Failed = f.Describe() })
+	holds := g.Planner.Holds(ctx, g.State.Group)
+	g.Progress.Set(func(p *report.Group) { p.Holds = holds })
+	if f, failed := refresh.FailedOf(g.State.Group); failed {
+		g.Progress.Set(func(p *report.Group) { p.Failed = f.Describe() })
 	}
 	if len(all) == 0 {
-		g.countOutdated()
-		g.showBatches()
+		g.CountOutdated()
+		showBatches(g, nil)
 		return nil
 	}
 	newest := all[0]
 	if newest.Desired != nil && leadsToDesired(newest) {
-		g.state.group.Source = *newest.Desired
+		g.State.Group.Source = *newest.Desired
 	}
-	g.countOutdated()
-	g.progress.set(func(p *report.Group) { p.Refresh = newest.ID })
-	g.show(&newest)
-	g.progress.set(func(p *report.Group) {
+	g.CountOutdated()
+	g.Progress.Set(func(p *report.Group) { p.Refresh = newest.ID })
+	g.Show(&newest)
+	g.Progress.Set(func(p *report.Group) {
 		if !newest.Active() {
 			p.Phase, p.Ended = report.Finished, newest.Ended
 		}
-		if len(g.state.leaving()) > 0 && !newest.Active() {
+		if len(g.State.Leaving()) > 0 && !newest.Active() {
 			p.Phase = report.Draining
 		}
 	})
 	if !newest.Active() {
-		g.showBatches()
+		showBatches(g, &newest)
 	}
 	return nil
 }
 
 // showBatches shows what is known of a rollout in batches: only its trigger knows all of it. Without one, the rollout
-// is over.
-func (g *group) showBatches() {
-	group := g.state.group
+// is over, as its instances show, or the refresh that ended last.
+func showBatches(g *loop.Group, last *refresh.Refresh) {
+	group := g.State.Group
 	lease, held := refresh.HeldByOther(group, "", time.Now())
 	begun, unfinished := refresh.BegunOf(group)
-	left, _ := g.state.remaining()
+	left, _ := g.State.Remaining()
 	outdated := fmt.Sprintf("%d of %s outdated", len(left), text.Count(len(group.Instances), "instance"))
-	g.progress.set(func(p *report.Group) {
+	g.Progress.Set(func(p *report.Group) {
 		switch {
 		case held:
 			p.Phase = report.Replacing
@@ -86,10 +88,27 @@ func (g *group) showBatches() {
 			p.Phase = report.Replacing
 			p.Message = fmt.Sprintf("the rollout that began at %s has not ended, and no trigger works on it: %s; run the "+
 				"same command again to continue", begun.At.UTC().Format(time.RFC3339), outdated)
-		case p.Refresh == "":
-			p.Phase = report.Finished
+			p.Outcome = report.Incomplete
+		case last == nil:
+			p.Phase, p.Outcome = report.Finished, report.Nothing
+			if len(left) > 0 {
+				p.Outcome = report.Incomplete
+			}
+		case p.Phase == report.Finished:
+			p.Outcome = outcomeOf(last.Status)
 		}
 	})
+}
+
+// outcomeOf is how a refresh with the status has ended.
+func outcomeOf(status string) report.Outcome {
+	switch status {
+	case refresh.StatusSuccessful:
+		return report.Done
+	case refresh.StatusRollbackSuccessful:
+		return report.RolledBack
+	}
+	return report.Failed
 }
 
 // leadsToDesired reports whether the refresh leads, or has led, to its desired configuration. One that

@@ -12,6 +12,8 @@ import (
 
 	"github.com/node-drainer/node-drainer/internal/cluster"
 	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/internal/rollout/loop"
+	"github.com/node-drainer/node-drainer/internal/rollout/plan"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -21,6 +23,8 @@ type fakeTainter struct {
 	taints map[string]cluster.Effect // by the instance's id
 	stale  bool                      // Node does not show taints
 	err    error
+	keeps  error // of Untaint
+	tries  int   // of Untaint
 
 	added []string // ids of nodes that were tainted, in order
 	busy  int
@@ -52,6 +56,13 @@ func (p *fakeTainter) Taint(ctx context.Context, n cluster.Node, e cluster.Effec
 }
 
 func (p *fakeTainter) Untaint(ctx context.Context, n cluster.Node) error {
+	p.mu.Lock()
+	p.tries++
+	keeps := p.keeps
+	p.mu.Unlock()
+	if keeps != nil {
+		return keeps
+	}
 	return p.update(ctx, func() { delete(p.taints, strings.TrimPrefix(n.Name, "node-")) })
 }
 
@@ -92,9 +103,9 @@ func (p *fakeTainter) dropGone(a *fakeAWS) {
 }
 
 // run runs the trigger with the cluster, and returns how the group ended.
-func (p *fakeTainter) run(ctx context.Context, t *testing.T, cfg Config, a *fakeAWS) report.Group {
+func (p *fakeTainter) run(ctx context.Context, t *testing.T, cfg plan.Config, a *fakeAWS) report.Group {
 	t.Helper()
-	a.tainter = p
+	a.Tainter = p
 	return runGroup(ctx, t, cfg, a, p)
 }
 
@@ -129,10 +140,10 @@ func leaseOfAnother(from int) func(*fakeAWS, int) {
 func TestTaints(t *testing.T) {
 	const all = "i-1 i-2 i-3"
 	gone := errors.New("connection refused")
-	cancelling := func(c *Config) { c.OnInterrupt = Cancel }
+	cancelling := func(c *plan.Config) { c.OnInterrupt = plan.Cancel }
 	for name, tt := range map[string]struct {
 		tainted []string
-		change  func(*Config)
+		change  func(*plan.Config)
 		before  func(*fakeAWS)
 		script  func(a *fakeAWS, reads int)
 		limit   time.Duration // until the interrupt
@@ -141,28 +152,29 @@ func TestTaints(t *testing.T) {
 		want    report.Outcome
 		remain  string
 		note    string
+		says    string
 	}{
 		"fails: remaining nodes are untainted":    {script: statusAt(3, refresh.StatusFailed), added: all, want: report.Failed, note: "2 nodes: untainted"},
 		"fails before the watch shows the taints": {script: statusAt(3, refresh.StatusFailed), stale: true, added: all, want: report.Failed, note: "2 nodes: untainted"},
 		"rolled back":                                   {script: statusAt(3, refresh.StatusRollbackSuccessful), added: all, want: report.RolledBack},
 		"ends, and instances remain":                    {script: statusAt(3, refresh.StatusSuccessful), added: all, want: report.Incomplete},
-		"interrupted and detached":                      {limit: time.Minute, added: all, want: report.Interrupted, remain: "i-2 i-3", note: "node-drainer.io/outdated stays on 2 nodes"},
+		"interrupted and detached":                      {limit: time.Minute, added: all, want: report.Interrupted, remain: "i-2 i-3", says: "; still tainted node-drainer.io/outdated: 2 nodes; the next run"},
 		"interrupted and cancelled":                     {change: cancelling, limit: time.Minute, added: all, want: report.Interrupted},
-		"interrupted in mode unhealthy":                 {change: func(c *Config) { c.Mode, c.Taint = refresh.ModeUnhealthy, cluster.HardTaint }, limit: time.Minute, added: all, want: report.Interrupted},
-		"interrupted and rolled back":                   {change: func(c *Config) { c.OnInterrupt, c.Version = Rollback, "2" }, before: func(a *fakeAWS) { a.group.Source.Template.Version = "1" }, limit: time.Minute, added: all, want: report.Interrupted},
-		"timed out":                                     {change: func(c *Config) { c.Timeout = time.Minute }, added: all, want: report.TimedOut, remain: "i-2 i-3"},
-		"nothing changes":                               {change: func(c *Config) { c.StallTimeout = time.Minute }, added: all, want: report.Stalled, remain: "i-2 i-3"},
+		"interrupted in mode unhealthy":                 {change: func(c *plan.Config) { c.Mode, c.Taint = refresh.ModeUnhealthy, cluster.HardTaint }, limit: time.Minute, added: all, want: report.Interrupted},
+		"interrupted and rolled back":                   {change: func(c *plan.Config) { c.OnInterrupt, c.Version = plan.Rollback, "2" }, before: func(a *fakeAWS) { a.group.Source.Template.Version = "1" }, limit: time.Minute, added: all, want: report.Interrupted},
+		"timed out":                                     {change: func(c *plan.Config) { c.Timeout = time.Minute }, added: all, want: report.TimedOut, remain: "i-2 i-3"},
+		"nothing changes":                               {change: func(c *plan.Config) { c.StallTimeout = time.Minute }, added: all, want: report.Stalled, remain: "i-2 i-3"},
 		"AWS stops answering":                           {before: func(a *fakeAWS) { a.errs["Group"] = []error{nil, nil, nil, gone, gone, gone, gone, gone} }, added: all, want: report.Error, remain: "i-2 i-3"},
-		"without waiting":                               {change: func(c *Config) { c.Wait = false }, added: all, want: report.Detached, remain: all, note: "outdated stays on 3 nodes"},
+		"without waiting":                               {change: func(c *plan.Config) { c.Wait = false }, added: all, want: report.Detached, remain: "i-2 i-3", says: "; still tainted node-drainer.io/outdated: 2 nodes; the next run"},
 		"attached to another refresh":                   {before: func(a *fakeAWS) { a.begin("r-9", &refresh.Source{Template: template("2")}) }, script: succeedAt(3), added: all, want: report.Done},
 		"conflict with another refresh":                 {tainted: []string{"i-1"}, before: func(a *fakeAWS) { a.begin("r-9", &refresh.Source{Template: template("1")}) }, want: report.Conflict, remain: "i-1"},
 		"the preflight refuses":                         {before: func(a *fakeAWS) { a.hooks = nil }, want: report.Refused},
 		"starting is not allowed":                       {before: func(a *fakeAWS) { a.errs["Start"] = []error{gone} }, added: all, want: report.Error},
 		"nothing is outdated, and an old taint remains": {tainted: []string{"i-22"}, before: func(a *fakeAWS) { a.replaceAll("2") }, want: report.Nothing, note: "untainted"},
-		"none: an old taint remains":                    {tainted: []string{"i-22"}, change: func(c *Config) { c.Taint = cluster.NoTaint }, before: func(a *fakeAWS) { a.replaceAll("2") }, want: report.Nothing, remain: "i-22"},
-		"unset: nothing is tainted":                     {change: func(c *Config) { c.Taint, c.Wait = "", false }, want: report.Detached},
-		"another trigger has taken the lease":           {change: func(c *Config) { c.Mode = refresh.ModeUnhealthy }, script: leaseOfAnother(8), added: all, want: report.Conflict, remain: "i-2 i-3", note: "outdated stays on 2 nodes"},
-		"a kept instance is not tainted":                {tainted: []string{"i-2"}, before: func(a *fakeAWS) { a.group.Instances[1].Protected = true }, change: func(c *Config) { c.Wait = false }, added: "i-1 i-3", want: report.Detached, remain: "i-1 i-3"},
+		"none, and an old taint remains":                {tainted: []string{"i-22"}, change: func(c *plan.Config) { c.Taint = cluster.NoTaint }, before: func(a *fakeAWS) { a.replaceAll("2") }, want: report.Nothing, note: "untainted"},
+		"unset: nothing is tainted":                     {change: func(c *plan.Config) { c.Taint, c.Wait = "", false }, want: report.Detached},
+		"another trigger has taken the lease":           {change: func(c *plan.Config) { c.Mode = refresh.ModeUnhealthy }, script: leaseOfAnother(8), added: all, want: report.Conflict, remain: "i-2 i-3", note: "left to the trigger ci-2/7: tainted node-drainer.io/outdated: 2 nodes"},
+		"a kept instance is not tainted":                {tainted: []string{"i-2"}, before: func(a *fakeAWS) { a.group.Instances[1].Protected = true }, change: func(c *plan.Config) { c.Wait = false }, added: "i-1 i-3", want: report.Detached, remain: "i-1 i-3"},
 		"a terminating instance is left alone":          {tainted: []string{"i-2"}, before: func(a *fakeAWS) { a.group.Instances[1].State = "Terminating:Wait" }, change: cancelling, limit: time.Minute, added: "i-1 i-3", want: report.Interrupted, remain: "i-2"},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
@@ -198,6 +210,9 @@ func TestTaints(t *testing.T) {
 			if !strings.Contains(notes(g), tt.note) {
 				t.Errorf("notes lack %q:\n%s", tt.note, notes(g))
 			}
+			if !strings.Contains(g.Message, tt.says) {
+				t.Errorf("message %q lacks %q", g.Message, tt.says)
+			}
 		})
 	}
 }
@@ -208,7 +223,7 @@ func TestTaintsBeforeTheRefresh(t *testing.T) {
 		a, p, cfg := newFakeAWS(3), newFakeTainter(), defaults()
 		cfg.Taint, cfg.Wait = cluster.SoftTaint, false
 		starting := &startingAWS{fakeAWS: a, nodes: p}
-		a.tainter = p
+		a.Tainter = p
 		expect(t, runGroup(t.Context(), t, cfg, starting, p), report.Detached)
 		if starting.tainted != "i-1 i-2 i-3" {
 			t.Errorf("tainted when the refresh was started: %q", starting.tainted)
@@ -243,11 +258,55 @@ func TestTaintFailures(t *testing.T) {
 		}
 		g := p.run(t.Context(), t, cfg, a)
 		expect(t, g, report.Done)
-		if got := notes(g); strings.Count(got, "forbidden: nodes") != 1 || !strings.Contains(got, "warn: 20 nodes could not be tainted") {
+		if got := notes(g); strings.Count(got, "forbidden: nodes") != 1 || !strings.Contains(got, "warn: the rollout continues without it: 20 nodes could not be tainted") {
 			t.Errorf("the notes are\n%s", got)
 		}
-		if p.most != concurrency {
-			t.Errorf("%d nodes were tainted at a time, want %d", p.most, concurrency)
+		if p.most != plan.Concurrency {
+			t.Errorf("%d nodes were tainted at a time, want %d", p.most, plan.Concurrency)
+		}
+	})
+}
+
+// TestInterruptWhileTainting: an interrupt ends the tainting of many nodes, and untaints those that are tainted.
+func TestInterruptWhileTainting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, p, cfg := newFakeAWS(400), newFakeTainter(), defaults()
+		cfg.Taint, cfg.OnInterrupt = cluster.SoftTaint, plan.Cancel
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		expect(t, p.run(ctx, t, cfg, a), report.Interrupted)
+		if n := len(p.added); n == 0 || n > 100 || p.taintedIDs() != "" {
+			t.Errorf("%d nodes were tainted, and in the end %q are", n, p.taintedIDs())
+		}
+	})
+}
+
+// TestUntaintFailures: that nodes cannot be untainted is tried again, and a rollout that would succeed says so.
+func TestUntaintFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, p, cfg := newFakeAWS(3), newFakeTainter("i-22"), defaults()
+		cfg.Taint, p.keeps = cluster.SoftTaint, errors.New("no answer")
+		a.replaceAll("2")
+		g := p.run(t.Context(), t, cfg, a)
+		expect(t, g, report.Incomplete)
+		if p.tries != 1+loop.GiveBackTries || !strings.Contains(notes(g), "run trigger resume: 1 node could not be untainted: node-i-22: no answer") {
+			t.Errorf("it was tried %d times; the notes are\n%s", p.tries, notes(g))
+		}
+	})
+}
+
+// TestResumeUntaints: trigger resume untaints the nodes that a killed run has tainted.
+func TestResumeUntaints(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, p := newFakeAWS(3), newFakeTainter("i-1", "i-3")
+		a.Tainter = p
+		all, err := New(defaults(), a, a, p, nil).Act(t.Context(), ActResume)
+		if err != nil {
+			t.Fatal(err)
+		}
+		expect(t, all.Groups[0], report.Done)
+		if left := p.taintedIDs(); left != "" {
+			t.Errorf("%s are tainted", left)
 		}
 	})
 }
@@ -266,26 +325,29 @@ func TestTaintsWithoutACluster(t *testing.T) {
 // TestHardTaintWarning: a hard taint that leaves no node for new pods causes a warning.
 func TestHardTaintWarning(t *testing.T) {
 	percent := func(n int) *int { return &n }
+	terminateFirst := func(c *plan.Config, _ *refresh.Group) {
+		c.Surge, c.Preferences.MinHealthy, c.Preferences.MaxHealthy = nil, percent(66), percent(100)
+	}
 	for name, tt := range map[string]struct {
 		taint  cluster.Effect
-		change func(*Config, *refresh.Group)
+		change func(*plan.Config, *refresh.Group)
 		want   bool
 	}{
-		"terminate first": {cluster.HardTaint, func(c *Config, _ *refresh.Group) { c.Strategy = refresh.TerminateFirst }, true},
-		"soft taint":      {cluster.SoftTaint, func(c *Config, _ *refresh.Group) { c.Strategy = refresh.TerminateFirst }, false},
-		"launch first":    {cluster.HardTaint, func(*Config, *refresh.Group) {}, false},
-		"one instance is current": {cluster.HardTaint, func(c *Config, g *refresh.Group) {
-			c.Strategy = refresh.TerminateFirst
+		"terminate first": {cluster.HardTaint, terminateFirst, true},
+		"soft taint":      {cluster.SoftTaint, terminateFirst, false},
+		"launch first":    {cluster.HardTaint, func(*plan.Config, *refresh.Group) {}, false},
+		"one instance is current": {cluster.HardTaint, func(c *plan.Config, g *refresh.Group) {
+			terminateFirst(c, g)
 			g.Instances = append(g.Instances, instance("i-4", "2"))
 		}, false},
-		"minimum below 100 %": {cluster.HardTaint, func(c *Config, g *refresh.Group) {
+		"minimum below 100 %": {cluster.HardTaint, func(c *plan.Config, g *refresh.Group) {
 			c.Surge, c.Preferences.MinHealthy, g.Maintenance = nil, percent(50), refresh.Maintenance{}
 		}, true},
-		"minimum of 100 %": {cluster.HardTaint, func(c *Config, g *refresh.Group) {
+		"minimum of 100 %": {cluster.HardTaint, func(c *plan.Config, g *refresh.Group) {
 			c.Surge, c.Preferences.MinHealthy, g.Maintenance = nil, percent(100), refresh.Maintenance{}
 		}, false},
-		"batches, launch-first policy": {cluster.HardTaint, func(c *Config, _ *refresh.Group) { c.Mode = refresh.ModeUnhealthy }, false},
-		"batches, no policy and no surge": {cluster.HardTaint, func(c *Config, g *refresh.Group) {
+		"batches, launch-first policy": {cluster.HardTaint, func(c *plan.Config, _ *refresh.Group) { c.Mode = refresh.ModeUnhealthy }, false},
+		"batches, no policy and no surge": {cluster.HardTaint, func(c *plan.Config, g *refresh.Group) {
 			c.Mode, g.Maintenance, c.Allow = refresh.ModeUnhealthy, refresh.Maintenance{}, []string{"maintenance-policy"}
 		}, true},
 	} {

@@ -10,37 +10,34 @@ import (
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/internal/rollout/hold"
+	"github.com/node-drainer/node-drainer/internal/rollout/loop"
+	"github.com/node-drainer/node-drainer/internal/rollout/mode"
+	"github.com/node-drainer/node-drainer/internal/rollout/plan"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
 // Writer changes groups, and taints their nodes if there is a Cluster.
 type Writer interface {
-	refreshWriter
+	mode.Writer
+	hold.Writer
+	hold.LeaseWriter
 	refreshPauser
-	batchWriter
-	standbyWriter
-	standbyReturner
-	processWriter
-	protectionWriter
-	leaseWriter
 	failedWriter
-	begunWriter
-	tainter
-	scaleDownWriter
 }
 
 // Trigger replaces the outdated instances of the selected groups.
 type Trigger struct {
-	cfg      Config
-	planner  *Planner
+	cfg      plan.Config
+	planner  *plan.Planner
 	writer   Writer
 	reporter report.Reporter
 	failures *failures // nil unless a Watcher runs it
 }
 
 // New returns a Trigger. The view and the reporter may be nil.
-func New(cfg Config, reader Reader, writer Writer, view Cluster, reporter report.Reporter) *Trigger {
-	return &Trigger{cfg: cfg, planner: NewPlanner(cfg, reader, view), writer: writer, reporter: reporter}
+func New(cfg plan.Config, reader plan.Reader, writer Writer, view plan.Cluster, reporter report.Reporter) *Trigger {
+	return &Trigger{cfg: cfg, planner: plan.NewPlanner(cfg, reader, view), writer: writer, reporter: reporter}
 }
 
 // errWaves refuses waves that would all begin at once.
@@ -51,80 +48,62 @@ var errWaves = errors.New("the groups are in several waves (tag " + refresh.Wave
 // a few seconds. The reporter has been given what it returns; an error happened before the groups were
 // known.
 func (t *Trigger) Run(ctx context.Context) (report.Rollout, error) {
-	s, err := t.planner.surveyToReplace(ctx)
+	s, err := t.planner.SurveyToReplace(ctx)
 	if err != nil {
 		return report.Rollout{}, err
 	}
-	waves := refresh.Waves(s.groups, t.cfg.Order)
+	waves := refresh.Waves(s.Groups, t.cfg.Order)
 	if !t.cfg.Wait && waves[0] != waves[len(waves)-1] {
 		return report.Rollout{}, errWaves
 	}
-	turns, gates := newTurns(t.cfg, s.groups), newGates(t.cfg)
-	pause := newPause(t.cfg, len(s.groups))
-	return t.each(ctx, s.groups, func(ctx context.Context, p groupProgress, g refresh.Group) ending {
+	turns, gates := newTurns(t.cfg, s.Groups), mode.NewGates(t.cfg)
+	pause := hold.NewPause(t.cfg, len(s.Groups))
+	return t.each(ctx, s.Groups, func(ctx context.Context, p loop.GroupProgress, g refresh.Group) loop.Ending {
 		group := t.newGroup(p, g, s)
-		group.gates = gates
-		r := t.newRollout(group, turns)
+		r := t.newRollout(group, turns, gates)
 		r.pause = pause
 		end := r.run(ctx)
-		if !pause.groupEnded(ctx, p.note) {
-			end = end.leaves()
+		if !pause.GroupEnded(ctx, p.Note) {
+			end = end.Leaves()
 		}
-		turns.end(p.i, end.outcome)
+		turns.end(p.I, end.Outcome)
 		return end
 	}), nil
 }
 
 // each calls do for all groups at once, and returns how they ended.
 func (t *Trigger) each(
-	ctx context.Context, groups []refresh.Group, do func(context.Context, groupProgress, refresh.Group) ending,
+	ctx context.Context, groups []refresh.Group, do func(context.Context, loop.GroupProgress, refresh.Group) loop.Ending,
 ) report.Rollout {
 	if t.cfg.Timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, t.cfg.Timeout, errTimeout)
+		ctx, cancel = context.WithTimeoutCause(ctx, t.cfg.Timeout, loop.ErrTimeout)
 		defer cancel()
 	}
-	all := newProgress(groups, t.cfg.Mode, t.reporter, t.planner.policy.nodes)
-	stop := all.start(context.WithoutCancel(ctx))
+	all := loop.NewProgress(groups, t.cfg.Mode, t.reporter, t.planner.Policy.Nodes)
+	stop := all.Start(context.WithoutCancel(ctx))
 	var work sync.WaitGroup
 	for i, g := range groups {
-		p := groupProgress{all, i}
-		work.Go(func() { p.end(do(ctx, p, g)) })
+		p := loop.GroupProgress{All: all, I: i}
+		work.Go(func() { p.End(do(ctx, p, g)) })
 	}
 	work.Wait()
 	stop()
-	return all.close()
+	return all.Close()
 }
 
-func (t *Trigger) newGroup(p groupProgress, g refresh.Group, found survey) *group {
-	s := &state{policy: t.planner.policy, templates: found.templates, began: time.Now(), readAt: found.at}
-	s.update(g)
-	one := &group{
-		name: g.Name, cfg: t.cfg, planner: t.planner, state: s, progress: p, records: t.writer,
-		seen: func(refresh.Group) {},
-	}
-	one.hours = hours{one, t.writer}
-	return one
+func (t *Trigger) newGroup(p loop.GroupProgress, g refresh.Group, found plan.Survey) *loop.Group {
+	s := &loop.State{Policy: t.planner.Policy, Templates: found.Templates, Began: time.Now(), ReadAt: found.At}
+	s.Update(g)
+	return &loop.Group{Name: g.Name, Config: t.cfg, Planner: t.planner, State: s, Progress: p, Records: t.writer}
 }
 
-func (t *Trigger) newRollout(g *group, all *turns) *rollout {
-	g.newNodes = &scaleDown{group: g, nodes: t.writer}
-	begins := &beginning{group: g, aws: t.writer}
-	inBatches := &batches{group: g, aws: t.writer, beginning: begins}
-	var by replacer = inBatches
-	switch unhealthy := (marker{g, t.writer, marks{}}); t.cfg.Mode {
-	case refresh.ModeRefresh:
-		by = &instanceRefresh{group: g, aws: t.writer}
-	case refresh.ModeNodegroup:
-		by = &nodegroupUpdate{instanceRefresh: &instanceRefresh{group: g, aws: t.writer}}
-	case refresh.ModeUnhealthy:
-		inBatches.by = unhealthy
-	case refresh.ModeStandby:
-		inBatches.by = &standby{g, t.writer, unhealthy}
-	}
+func (t *Trigger) newRollout(g *loop.Group, all *turns, gates *mode.Gates) *rollout {
+	begins := mode.NewBeginning(g, t.writer)
 	return &rollout{
-		group: g, turns: all, replacer: by, preflight: &preflight{group: g, warned: map[string]bool{}},
-		lease: &lease{group: g, aws: t.writer}, holds: newHolds(g, t.writer),
-		taints: &taints{group: g, tainter: t.writer}, failures: t.failures, beginning: begins,
+		group: g, turns: all, gates: gates, hours: hold.Hours{Group: g, AWS: t.writer},
+		mode:      mode.New(g, t.writer, begins, gates),
+		preflight: &preflight{group: g, warned: map[string]bool{}}, lease: &hold.Lease{Group: g, AWS: t.writer},
+		holds: hold.New(g, t.writer), failures: t.failures, beginning: begins,
 	}
 }

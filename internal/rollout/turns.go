@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/internal/rollout/loop"
+	"github.com/node-drainer/node-drainer/internal/rollout/plan"
 	"github.com/node-drainer/node-drainer/internal/text"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
@@ -44,7 +46,7 @@ func (o order) decide(all []place, n int) (begins bool, err error) {
 		}
 	}
 	if phase <= o.together {
-		return count(all, func(p place) bool { return p.phase == phase && !p.waits }) < concurrency, nil
+		return count(all, func(p place) bool { return p.phase == phase && !p.waits }) < plan.Concurrency, nil
 	}
 	return o.decideTurn(all, n)
 }
@@ -66,12 +68,12 @@ func others(all []place, phase refresh.Phase) (behind bool, failed []string) {
 }
 
 func skippedAfter(phase refresh.Phase, failed []string) error {
-	names := text.First(failed, mostNames)
+	names := text.First(failed, plan.MostNames)
 	if phase == refresh.PhaseCheck+1 {
-		return &endError{report.Skipped, "nothing was changed, because another group cannot be replaced: " + names +
-			" (--together none replaces the others)"}
+		return loop.EndWith(report.Skipped, "nothing was changed, because another group cannot be replaced: "+names+
+			" (--together none replaces the others)")
 	}
-	return &endError{report.Skipped, "nothing was replaced, because another group failed: " + names}
+	return loop.EndWith(report.Skipped, "nothing was replaced, because another group failed: "+names)
 }
 
 // decideTurn decides whether it is the turn of the group n: groups have it in their order, and those of a wave when all
@@ -79,14 +81,14 @@ func skippedAfter(phase refresh.Phase, failed []string) error {
 func (o order) decideTurn(all []place, n int) (begins bool, err error) {
 	for _, p := range all {
 		if o.failFast && p.failed() {
-			return false, &endError{report.Skipped, "not started, because another group failed (--fail-fast)"}
+			return false, loop.EndWith(report.Skipped, "not started, because another group failed (--fail-fast)")
 		}
 	}
 	if waits, failed := before(all, n); waits {
 		return false, nil
 	} else if len(failed) > 0 {
-		return false, &endError{report.Skipped, "not started, because an earlier wave did not end well: " +
-			text.First(failed, mostNames)}
+		return false, loop.EndWith(report.Skipped, "not started, because an earlier wave did not end well: "+
+			text.First(failed, plan.MostNames))
 	}
 	return o.parallel == 0 || count(all, func(p place) bool { return p.turn }) < o.parallel, nil
 }
@@ -124,7 +126,7 @@ type turns struct {
 	changed chan struct{} // closed when a place changes
 }
 
-func newTurns(cfg Config, groups []refresh.Group) *turns {
+func newTurns(cfg plan.Config, groups []refresh.Group) *turns {
 	t := &turns{order: order{cfg.Together, cfg.Parallel, cfg.FailFast}, changed: make(chan struct{})}
 	for n, wave := range refresh.Waves(groups, cfg.Order) {
 		t.all = append(t.all, place{name: groups[n].Name, wave: wave})
@@ -186,8 +188,9 @@ func (t *turns) announce() {
 
 // notStarted is why a group is not started whose context has ended.
 func notStarted(ctx context.Context) error {
-	if errors.Is(context.Cause(ctx), errTimeout) {
-		return &endError{report.TimedOut, fmt.Sprintf("not started: %v; run the same command again to continue", errTimeout)}
+	if errors.Is(context.Cause(ctx), loop.ErrTimeout) {
+		return loop.EndWith(report.TimedOut,
+			fmt.Sprintf("not started: %v; run the same command again to continue", loop.ErrTimeout))
 	}
-	return &endError{report.Interrupted, "not started"}
+	return loop.EndWith(report.Interrupted, "not started")
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/internal/rollout/plan"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -24,7 +25,7 @@ func TestDecide(t *testing.T) {
 	waves := func(p place, wave int) place { p.wave = wave; return p }
 	fast := order{together: check, parallel: 1, failFast: true}
 	var many []place
-	for range concurrency {
+	for range plan.Concurrency {
 		many = append(many, checking)
 	}
 	for _, tt := range []struct {

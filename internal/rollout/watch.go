@@ -8,17 +8,19 @@ import (
 
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/internal/retry"
+	"github.com/node-drainer/node-drainer/internal/rollout/hold"
+	"github.com/node-drainer/node-drainer/internal/rollout/plan"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
 // Watcher looks at the selected groups again and again, and replaces what is outdated. A target to which a rollout
 // ended badly is not tried again: see failures.
 type Watcher struct {
-	cfg      Config
-	reader   Reader
+	cfg      plan.Config
+	reader   plan.Reader
 	writer   Writer
-	view     Cluster
-	planner  *Planner
+	view     plan.Cluster
+	planner  *plan.Planner
 	failures *failures
 	env      WatchEnvironment
 	notes    watchNotes
@@ -33,12 +35,12 @@ type WatchEnvironment struct {
 }
 
 // NewWatcher returns a Watcher. The view may be nil.
-func NewWatcher(cfg Config, reader Reader, writer Writer, view Cluster, env WatchEnvironment) *Watcher {
+func NewWatcher(cfg plan.Config, reader plan.Reader, writer Writer, view plan.Cluster, env WatchEnvironment) *Watcher {
 	if env.Gate == nil {
 		env.Gate = func(context.Context) {}
 	}
 	return &Watcher{
-		cfg: cfg, reader: reader, writer: writer, view: view, planner: NewPlanner(cfg, reader, view),
+		cfg: cfg, reader: reader, writer: writer, view: view, planner: plan.NewPlanner(cfg, reader, view),
 		failures: &failures{aws: writer, unsaved: map[string]refresh.Failed{}}, env: env,
 		notes: watchNotes{env.NewReporter(), map[string]string{}},
 	}
@@ -49,7 +51,7 @@ func NewWatcher(cfg Config, reader Reader, writer Writer, view Cluster, env Watc
 func (w *Watcher) Run(ctx context.Context) error {
 	if w.cfg.Autoscaler != nil { // One that was killed may have paused it.
 		w.env.Gate(ctx)
-		newPause(w.cfg, 1).groupEnded(ctx, func(level refresh.Level, format string, args ...any) {
+		hold.NewPause(w.cfg, 1).GroupEnded(ctx, func(level refresh.Level, format string, args ...any) {
 			w.notes.write("", level, format, args...)
 		})
 	}
@@ -107,7 +109,7 @@ func (w *Watcher) rollOut(ctx context.Context, groups []string) error {
 
 // look returns the groups that are to be rolled out now. It notes why others, which are outdated, are not.
 func (w *Watcher) look(ctx context.Context) ([]string, error) {
-	s, err := w.planner.survey(ctx)
+	s, err := w.planner.Survey(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -138,13 +140,13 @@ func (w *Watcher) look(ctx context.Context) ([]string, error) {
 }
 
 // watched is what the look has found.
-func (w *Watcher) watched(s survey, refused []refresh.Group) (all []refresh.Watched) {
-	for _, g := range s.groups {
-		a := w.planner.policy.assess(g, s.templates, s.at)
-		n := len(a.outdated())
+func (w *Watcher) watched(s plan.Survey, refused []refresh.Group) (all []refresh.Watched) {
+	for _, g := range s.Groups {
+		a := w.planner.Policy.Assess(g, s.Templates, s.At)
+		n := len(a.Outdated())
 		same := func(other refresh.Group) bool { return other.Name == g.Name }
 		all = append(all, refresh.Watched{
-			Group: g.Name, Outdated: n, Failed: a.due() && w.failures.holds(g, a.target.Key),
+			Group: g.Name, Outdated: n, Failed: a.Due() && w.failures.holds(g, a.Target.Key),
 			Refused: slices.ContainsFunc(refused, same),
 		})
 	}
@@ -152,15 +154,15 @@ func (w *Watcher) watched(s survey, refused []refresh.Group) (all []refresh.Watc
 }
 
 // check returns those of the outdated groups that may start, and those that may not.
-func (w *Watcher) check(ctx context.Context, outdated survey) (starts, refused []refresh.Group, err error) {
-	plans, err := w.planner.plans(ctx, outdated, func(int, int) {})
+func (w *Watcher) check(ctx context.Context, outdated plan.Survey) (starts, refused []refresh.Group, err error) {
+	plans, err := w.planner.Plans(ctx, outdated, func(int, int) {})
 	for n, plan := range plans {
 		switch {
 		case err != nil:
 		case w.mayStart(plan):
-			starts = append(starts, outdated.groups[n])
+			starts = append(starts, outdated.Groups[n])
 		default:
-			refused = append(refused, outdated.groups[n])
+			refused = append(refused, outdated.Groups[n])
 		}
 	}
 	return starts, refused, err
@@ -169,26 +171,26 @@ func (w *Watcher) check(ctx context.Context, outdated survey) (starts, refused [
 // sort returns the groups in which something is left to take back, those that are outdated, and those that are too, but
 // are left alone.
 func (w *Watcher) sort(
-	ctx context.Context, s survey,
-) (left []string, outdated survey, held []refresh.Group, err error) {
-	outdated = survey{templates: s.templates, at: s.at}
-	for _, g := range s.groups {
-		switch a := w.planner.policy.assess(g, s.templates, s.at); {
+	ctx context.Context, s plan.Survey,
+) (left []string, outdated plan.Survey, held []refresh.Group, err error) {
+	outdated = plan.Survey{Templates: s.Templates, At: s.At}
+	for _, g := range s.Groups {
+		switch a := w.planner.Policy.Assess(g, s.Templates, s.At); {
 		case w.isWaiting(g, a):
 			held = append(held, g)
 		case w.isPaused(g):
 			left = append(left, g.Name)
-		case a.due() || a.target.Problem != "":
-			outdated.groups = append(outdated.groups, g)
+		case a.Due() || a.Target.Problem != "":
+			outdated.Groups = append(outdated.Groups, g)
 		default:
 			w.notes.forget(g.Name)
-			if len(a.kept()) > 0 {
+			if len(a.Kept()) > 0 {
 				held = append(held, g)
 			}
-			if isChanged(w.cfg, g) { // by a trigger that was killed
+			if hold.IsChanged(w.cfg, g) { // by a trigger that was killed
 				left = append(left, g.Name)
 			}
-			err = errors.Join(err, w.failures.reached(ctx, g, a.target.Key))
+			err = errors.Join(err, w.failures.reached(ctx, g, a.Target.Key))
 		}
 	}
 	return left, outdated, held, err
@@ -200,11 +202,11 @@ func (w *Watcher) underWay(ctx context.Context, groups []string) (all []string, 
 		if w.cfg.Mode != refresh.ModeRefresh {
 			break
 		}
-		active, err := w.planner.activeRefresh(ctx, name)
+		active, err := w.planner.ActiveRefresh(ctx, name)
 		if err != nil {
 			return nil, err
 		}
-		if active != nil && beganInside(w.cfg.Windows, *active) {
+		if active != nil && hold.BeganInside(w.cfg.Windows, *active) {
 			all = append(all, name)
 		}
 	}
@@ -234,7 +236,7 @@ func inWaves(order []string, starts, held []refresh.Group) (due, later []string)
 }
 
 // isWaiting reports whether the group is outdated and must not be touched now, and notes why.
-func (w *Watcher) isWaiting(g refresh.Group, a assessment) bool {
+func (w *Watcher) isWaiting(g refresh.Group, a plan.Assessment) bool {
 	why := w.waiting(g, a)
 	if why != "" {
 		w.notes.once(g.Name, why)
@@ -243,8 +245,8 @@ func (w *Watcher) isWaiting(g refresh.Group, a assessment) bool {
 }
 
 // waiting is why the group must not be touched now; empty if it may be.
-func (w *Watcher) waiting(g refresh.Group, a assessment) string {
-	if f, _ := w.failures.of(g); w.failures.holds(g, a.target.Key) && a.due() {
+func (w *Watcher) waiting(g refresh.Group, a plan.Assessment) string {
+	if f, _ := w.failures.of(g); w.failures.holds(g, a.Target.Key) && a.Due() {
 		return "not tried again: " + f.Describe() + "; it waits for another target, or for trigger resume --asg " + g.Name
 	}
 	if other, held := refresh.HeldByOther(g, w.cfg.Holder, time.Now()); held {

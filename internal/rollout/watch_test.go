@@ -10,10 +10,12 @@ import (
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/internal/rollout/loop"
+	"github.com/node-drainer/node-drainer/internal/rollout/plan"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
-func newWatcher(cfg Config, a *fakeAWS, out io.Writer) *Watcher {
+func newWatcher(cfg plan.Config, a *fakeAWS, out io.Writer) *Watcher {
 	cfg.Interval = 5 * time.Minute
 	return NewWatcher(cfg, a, a, nil, WatchEnvironment{
 		NewReporter: func() report.Reporter { return report.New(report.Options{Out: out}) }, Observer: &facts{},
@@ -194,7 +196,7 @@ func TestWatchHandsOver(t *testing.T) {
 		cause error
 		calls string
 	}{
-		"another leads": {ErrNotLeading, "Start"},
+		"another leads": {loop.ErrNotLeading, "Start"},
 		"interrupted":   {nil, "Start Cancel"},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
@@ -202,7 +204,7 @@ func TestWatchHandsOver(t *testing.T) {
 			defer stop(nil)
 			a := newFakeAWS(2)
 			cfg, rounds := defaults(), 0
-			cfg.OnInterrupt, cfg.Interval = Cancel, time.Minute
+			cfg.OnInterrupt, cfg.Interval = plan.Cancel, time.Minute
 			w := NewWatcher(cfg, a, a, nil, WatchEnvironment{
 				NewReporter: func() report.Reporter { return report.New(report.Options{Out: io.Discard}) },
 				Observer:    &facts{},
@@ -220,8 +222,8 @@ func TestWatchHandsOver(t *testing.T) {
 	}
 }
 
-// TestWatchLeavesOthersAlone: a group on which another trigger works is left to that, and what a trigger has left that was
-// killed is taken back.
+// TestWatchLeavesOthersAlone: a group on which another trigger works is left to that, and what a trigger has left that
+// was killed is taken back.
 func TestWatchLeavesOthersAlone(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -304,7 +306,7 @@ func TestWatchEnds(t *testing.T) {
 // once. It follows one with its own target.
 func TestWatchNotesAConflictOnce(t *testing.T) {
 	t.Parallel()
-	for conflict, want := range map[Conflict]int{Attach: 1, Fail: 1} {
+	for conflict, want := range map[plan.Conflict]int{plan.Attach: 1, plan.Fail: 1} {
 		runInBubble(t, string(conflict), func(t *testing.T) {
 			a := newFakeAWS(2)
 			a.begin("r-1", &refresh.Source{Template: template("1")})

@@ -63,19 +63,26 @@ func checkTerminatingHook(_ Group, f Facts) (Level, string) {
 	if len(f.Agents.Live)+len(f.Agents.Stopped) == 0 { // An agent without leader election has no Lease.
 		level = Warn
 	}
-	return level, fmt.Sprintf("%s: they would time out, and pods would be killed; the terminating hooks are %s",
-		f.Agents.whyUnanswered(), list(names))
+	return level, fmt.Sprintf("no agent is known to answer %s, and without one pods would be killed: %s",
+		hooksOf(names), f.Agents.whyUnanswered())
+}
+
+// hooksOf names the terminating hooks.
+func hooksOf(names []string) string {
+	if len(names) == 1 {
+		return "the terminating hook " + names[0]
+	}
+	return "the terminating hooks " + list(names)
 }
 
 // whyUnanswered is why no agent answers the hooks, and what to do.
 func (a AgentFacts) whyUnanswered() string {
 	switch {
 	case len(a.Live) > 0:
-		return "no agent answers the terminating hooks (set HOOK_NAMES, or the target of the hooks; these agents run: " +
-			list(a.Live) + ")"
+		return "set HOOK_NAMES of an agent, or the target of the hooks; these agents run: " + list(a.Live)
 	case len(a.Stopped) > 0:
-		return "no agent runs that answers the terminating hooks (its Lease was not renewed lately: " + list(a.Stopped) + ")"
+		return "start the agent whose Lease was not renewed lately: " + list(a.Stopped)
 	default:
-		return "no agent in the cluster has a Lease (start one, unless it runs without leader election)"
+		return "none in the cluster has a Lease; start one, unless it runs without leader election"
 	}
 }

@@ -23,9 +23,10 @@ func TestTerminatingHookOfAnAgent(t *testing.T) {
 	}{
 		"an agent answers it":                    {[]Hook{drain, ready}, &AgentFacts{Answered: []string{drain.Name, ready.Name}, Live: []string{"kube-system/node-drainer"}}, OK, drain.Name, true},
 		"beside a foreign one":                   {[]Hook{foreign, drain}, &AgentFacts{Answered: []string{drain.Name}, Live: []string{"a/b"}}, OK, drain.Name, false},
-		"a foreign one only":                     {[]Hook{foreign, ready}, &AgentFacts{Live: []string{"kube-system/node-drainer"}}, Refuse, "no agent answers the terminating hooks (set HOOK_NAMES", false},
+		"a foreign one only":                     {[]Hook{foreign, ready}, &AgentFacts{Live: []string{"kube-system/node-drainer"}}, Refuse, "known to answer the terminating hook upload-logs, and without one pods would be killed: set HOOK_NAMES", false},
+		"several foreign ones":                   {[]Hook{foreign, drain}, &AgentFacts{Live: []string{"a/b"}}, Refuse, "the terminating hooks upload-logs, node-drainer-terminating, and", false},
 		"the agent does not run":                 {[]Hook{drain}, &AgentFacts{Stopped: []string{"kube-system/node-drainer"}}, Refuse, "was not renewed lately: kube-system/node-drainer", false},
-		"no agent was ever there":                {[]Hook{drain}, &AgentFacts{}, Warn, "no agent in the cluster has a Lease", false},
+		"no agent was ever there":                {[]Hook{drain}, &AgentFacts{}, Warn, "answer the terminating hook node-drainer-terminating, and without one pods would be killed: none in the cluster has a Lease", false},
 		"not known, and the name is an agent's":  {[]Hook{drain, ready}, unknown, OK, drain.Name, true},
 		"not known, and the name is another's":   {[]Hook{foreign}, unknown, Warn, "upload-logs", false},
 		"without Kubernetes, of the own name":    {[]Hook{drain}, nil, OK, drain.Name, false},

@@ -6,15 +6,6 @@ import (
 	"strings"
 )
 
-// Strategy is whether new instances are launched before or after old ones are terminated.
-type Strategy string
-
-// The strategies.
-const (
-	LaunchFirst    Strategy = "launch-first"
-	TerminateFirst Strategy = "terminate-first"
-)
-
 // Amount is a number of instances, or a share of them: "2" or "20%".
 type Amount struct {
 	N       int
@@ -41,29 +32,20 @@ func (a Amount) Of(desired int) int {
 	return min(max(n, 1), desired)
 }
 
-// Percentages are the MinHealthyPercentage and MaxHealthyPercentage with which a refresh of so many instances
-// launches surge of them first (LaunchFirst: 100 and more than 100), or terminates them first
-// (TerminateFirst: less than 100, and 100). They never round the surge to nothing, and stay within what the
-// API allows: 0 to 100, 100 to 200, at most 100 apart.
+// MaxHealthy is the MaxHealthyPercentage with which a refresh of so many instances launches surge of them before it
+// terminates as many, if its MinHealthyPercentage is 100. It never rounds the surge to nothing, and is at most 200, as
+// the API requires.
 //
-// AWS rounds the minimum number of instances up, according to an earlier text of RefreshPreferences. How it
-// rounds the maximum is not documented. The surge is complete even if AWS rounds down; if it rounds up, it
-// may launch one instance more. In groups of more than 100 one percent is more than one instance, so that the
-// surge may be larger by less than one percent.
-//
-// TerminateFirst sets the maximum of 100 explicitly: otherwise the group's own maintenance policy would
-// decide. Auto Scaling launches first nevertheless if it cannot keep both bounds (RefreshPreferences); it
-// can, since the minimum allows it to terminate at least one instance.
-func Percentages(desired int, surge Amount, strategy Strategy) (minHealthy, maxHealthy int) {
+// How AWS rounds the maximum is not documented. The surge is complete even if AWS rounds down; if it rounds up, it may
+// launch one instance more. In groups of more than 100 one percent is more than one instance, so that the surge may be
+// larger by less than one percent.
+func MaxHealthy(desired int, surge Amount) int {
 	desired = max(desired, 1)
 	percent := percentFor(surge.Of(desired), desired)
 	if surge.Percent {
 		percent = min(max(percent, surge.N), 100)
 	}
-	if strategy == TerminateFirst {
-		return 100 - percent, 100
-	}
-	return 100, 100 + percent
+	return 100 + percent
 }
 
 // percentFor is the smallest percentage that is at least n of so many instances, however AWS rounds.

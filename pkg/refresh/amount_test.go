@@ -1,7 +1,6 @@
 package refresh
 
 import (
-	"math"
 	"testing"
 )
 
@@ -43,54 +42,42 @@ func TestAmountOf(t *testing.T) {
 	}
 }
 
-func TestPercentages(t *testing.T) {
+func TestMaxHealthy(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		name     string
-		desired  int
-		surge    Amount
-		strategy Strategy
-		min, max int
+		name    string
+		desired int
+		surge   Amount
+		want    int
 	}{
-		{"one of six", 6, Amount{N: 1}, LaunchFirst, 100, 117},
-		{"one of six, terminated first", 6, Amount{N: 1}, TerminateFirst, 83, 100},
-		{"a share is sent as it is where it is enough", 6, Amount{N: 20, Percent: true}, LaunchFirst, 100, 120},
-		{"a share of less than one is one", 3, Amount{N: 10, Percent: true}, LaunchFirst, 100, 134},
-		{"a group of none", 0, Amount{N: 1}, LaunchFirst, 100, 200},
+		{"one of six", 6, Amount{N: 1}, 117},
+		{"a share is sent as it is where it is enough", 6, Amount{N: 20, Percent: true}, 120},
+		{"a share of less than one is one", 3, Amount{N: 10, Percent: true}, 134},
+		{"a group of none", 0, Amount{N: 1}, 200},
 	} {
-		if low, high := Percentages(tt.desired, tt.surge, tt.strategy); low != tt.min || high != tt.max {
-			t.Errorf("%s: got %d to %d", tt.name, low, high)
+		if got := MaxHealthy(tt.desired, tt.surge); got != tt.want {
+			t.Errorf("%s: got %d", tt.name, got)
 		}
 	}
 }
 
-// TestPercentagesOfAllGroups: every surge of every group of up to a thousand is complete, within the API's limits, and no
+// TestMaxHealthyOfAllGroups: every surge of every group of up to a thousand is complete, within the API's limits, and no
 // larger than whole percentages make it.
-func TestPercentagesOfAllGroups(t *testing.T) {
+func TestMaxHealthyOfAllGroups(t *testing.T) {
 	t.Parallel()
 	for desired := 1; desired <= 1000 && !t.Failed(); desired++ {
 		for n := 1; n <= max(desired+1, 100); n++ {
-			checkPercentages(t, desired, Amount{N: n})
-			checkPercentages(t, desired, Amount{N: min(n, 100), Percent: true})
+			checkMaxHealthy(t, desired, Amount{N: n})
+			checkMaxHealthy(t, desired, Amount{N: min(n, 100), Percent: true})
 		}
 	}
 }
 
-func checkPercentages(t *testing.T, desired int, surge Amount) {
+func checkMaxHealthy(t *testing.T, desired int, surge Amount) {
 	t.Helper()
-	want := surge.Of(desired)
-	for _, strategy := range []Strategy{LaunchFirst, TerminateFirst} {
-		low, high := Percentages(desired, surge, strategy)
-		ahead := desired*high/100 - desired                                 // rounded down
-		gone := desired - int(math.Ceil(float64(desired)*float64(low)/100)) // rounded up, as was documented
-		got, other := ahead, gone
-		if strategy == TerminateFirst {
-			got, other = gone, ahead
-		}
-		allowed := 0 <= low && low <= 100 && 100 <= high && high <= 200 && high-low <= 100
-		if !allowed || got < want || other != 0 || got > want+desired/100 && !surge.Percent {
-			t.Errorf("%+v of %d, %s: %d to %d: %d first, want %d; and %d on the other side",
-				surge, desired, strategy, low, high, got, want, other)
-		}
+	want, most := surge.Of(desired), MaxHealthy(desired, surge)
+	got := desired*most/100 - desired // rounded down
+	if most <= 100 || most > 200 || got < want || got > want+desired/100 && !surge.Percent {
+		t.Errorf("%+v of %d: %d %%: %d more, want %d", surge, desired, most, got, want)
 	}
 }

@@ -82,6 +82,9 @@ func (s Step) Begins() bool { return len(s.Mark)+len(s.Terminate)+len(s.Standby)
 // Replaces reports whether the step changes instances.
 func (s Step) Replaces() bool { return s.Begins() || len(s.Leave)+len(s.Drain)+len(s.Keep) > 0 }
 
+// Resizes reports whether the step changes the desired capacity, or what is known of it.
+func (s Step) Resizes() bool { return s.Confirm || s.Lower || s.Raise > 0 }
+
 // Next decides what to do in a group in ModeUnhealthy. Nothing is marked while a batch is in flight: while an outdated
 // instance is unhealthy or terminating, or fewer are in service than are desired. A new one that is not needed
 // for that may be pending, as when Auto Scaling rebalances the zones. An outdated instance whose node is not
@@ -181,6 +184,15 @@ func (m Snapshot) sorted(outdated []Instance, o Order) []Instance {
 		return cmp.Or(zones, trueFirst(m.NotReady[a.ID], m.NotReady[b.ID]),
 			trueFirst(!a.Launched.IsZero(), !b.Launched.IsZero()), a.Launched.Compare(b.Launched), cmp.Compare(a.ID, b.ID))
 	})
+}
+
+// Sequence returns the group's instances in the order in which Next and NextStandby replace them, as far as their nodes
+// do not matter.
+func Sequence(g Group, o Order) (ids []string) {
+	for _, i := range (Snapshot{}).sorted(g.Instances, o) {
+		ids = append(ids, i.ID)
+	}
+	return ids
 }
 
 // keepForLast moves so many of the sorted outdated instances to the end, to be terminated without replacement: each is

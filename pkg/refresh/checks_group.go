@@ -30,18 +30,13 @@ func checkManagedBy(g Group, _ Facts) (Level, string) {
 	return OK, "no other service manages the group"
 }
 
-func checkNodegroup(g Group, f Facts) (Level, string) {
+func checkNodegroup(g Group, _ Facts) (Level, string) {
 	name := g.ManagedNodegroup()
-	switch {
-	case name == "":
+	if name == "" {
 		return OK, "the group belongs to no EKS managed node group"
-	case f.AllowManaged:
-		return Warn, fmt.Sprintf("the group belongs to the EKS managed node group %s: EKS may change it during the "+
-			"rollout", name)
-	default:
-		return Refuse, fmt.Sprintf("the group belongs to the EKS managed node group %s, and a rollout would bypass "+
-			"the node group's own update: update the node group, or use --allow-managed-nodegroup", name)
 	}
+	return Refuse, fmt.Sprintf("the group belongs to the EKS managed node group %s, and a rollout would bypass the node "+
+		"group's own update: use --nodegroup, or --allow managed-nodegroup", name)
 }
 
 func checkTarget(_ Group, f Facts) (Level, string) {
@@ -165,12 +160,18 @@ func noDisruption(budgets []string) string {
 	return text.Plural(len(budgets), "disruption budget allows", "disruption budgets allow") + " no disruption now"
 }
 
-func checkNodes(_ Group, f Facts) (Level, string) {
-	if len(f.Cluster.Missing) > 0 {
-		return Warn, fmt.Sprintf("%s no ready node, so that less capacity is in service than AWS reports: %s",
-			text.Plural(len(f.Cluster.Missing), "instance has", "instances have"), list(f.Cluster.Missing))
+func checkNodes(g Group, f Facts) (Level, string) {
+	missing := f.Cluster.Missing
+	found := fmt.Sprintf("%s no ready node, so that less capacity is in service than AWS reports: %s",
+		text.Plural(len(missing), "instance has", "instances have"), list(missing))
+	switch {
+	case len(missing) == 0:
+		return OK, "every instance in service has a ready node"
+	case len(missing) == len(g.InstanceIDs(Instance.InService)):
+		return Warn, found + "; if this is not the cluster of the group, name that with --kubeconfig and --context"
+	default:
+		return Warn, found
 	}
-	return OK, "every instance in service has a ready node"
 }
 
 func checkSelf(g Group, f Facts) (Level, string) {
@@ -235,15 +236,10 @@ func (f Facts) checkPreference(ids []string, preference, are, todo string) (Leve
 // checkKept reports outdated instances that are not replaced, for reasons that have no check of their own.
 func checkKept(g Group, f Facts) (Level, string) {
 	excluded, retained := f.keptFor(g, CodeExcluded), f.keptFor(g, CodeRetained)
-	switch {
-	case len(excluded) > 0 && f.Mode == ModeRefresh:
-		return Refuse, fmt.Sprintf("an instance refresh cannot exclude instances: %s; protect them from scale in and "+
-			"use --protected=%s, or use --mode unhealthy", list(excluded), preferIgnore)
-	case len(excluded)+len(retained) > 0:
+	if len(excluded)+len(retained) > 0 {
 		return Warn, "outdated, and not replaced: " + list(slices.Concat(excluded, retained))
-	default:
-		return OK, "no outdated instance is left out"
 	}
+	return OK, "no outdated instance is left out"
 }
 
 // keptFor are the instances that are kept for the reason of the code, with that reason.

@@ -41,10 +41,9 @@ func checkMaintenancePolicy(g Group, f Facts) (Level, string) {
 	case f.Surge > 0:
 		return OK, fmt.Sprintf("the desired capacity is raised by %d during the rollout", f.Surge)
 	default:
-		low, high := Percentages(g.Desired, Amount{N: max(f.Batch, 1)}, LaunchFirst)
 		return Refuse, fmt.Sprintf("the group's maintenance policy does not launch first: instances would be "+
-			"terminated before their replacements are in service; set a policy of %d%% to %d%%, or use --surge",
-			low, high)
+			"terminated before their replacements are in service; set a policy of 100%% to %d%%, or use --surge",
+			MaxHealthy(g.Desired, Amount{N: max(f.Batch, 1)}))
 	}
 }
 
@@ -251,9 +250,6 @@ func checkPin(g Group, f Facts) (Level, string) {
 		return OK, "the group's version is a number"
 	case f.Pin:
 		return OK, "AWS writes the requested version into the group when the refresh succeeds"
-	case !f.Target.FromGroup:
-		return Refuse, "the requested version is not the group's, and a refresh uses it only with --pin: add that, or " +
-			"change the group"
 	case g.Source.isUnpinned():
 		return OK, "each instance is launched from what $Latest or $Default is at that time, also if it changes"
 	default:
@@ -287,8 +283,6 @@ func checkRollback(g Group, f Facts) (Level, string) {
 		why = "the group has instance requirements, for which AWS takes no desired configuration: use --mode unhealthy"
 	case f.Target.ImageIsParameter:
 		why = "the AMI is a Systems Manager parameter: set an AMI id in the launch template"
-	case !f.Pin:
-		why = "the refresh has no desired configuration: use --pin"
 	case f.Target.FromGroup:
 		return Warn, "the group is already at the target, so that a rollback has no older version to return to: leave " +
 			"the group at its old version, and use --launch-template-version"
@@ -301,11 +295,11 @@ func checkRollback(g Group, f Facts) (Level, string) {
 // checkSkipMatching checks whether AWS skips what it should, and nothing else: it compares launch templates
 // and types. Source: "Use an instance refresh with skip matching" in the user guide.
 func checkSkipMatching(g Group, f Facts) (Level, string) {
-	const instead = "use --skip-matching=false, which replaces all instances, or --mode unhealthy"
+	const instead = "use --all, which replaces all instances, or --mode unhealthy"
 	matching := f.matchingOutdated(g)
 	switch skip := f.Preferences.SkipMatching; {
 	case !skip && slices.ContainsFunc(g.Instances, f.isCurrent):
-		return Warn, "all instances are replaced, also those that are not outdated; --skip-matching keeps them"
+		return Warn, "all instances are replaced, also those that are not outdated; without --all they are kept"
 	case !skip:
 		return OK, "all instances are replaced"
 	case g.Source.byRequirements():

@@ -31,6 +31,80 @@ const (
 	HoldScaleDown  HoldKind = "scale-down"
 )
 
+// HoldRule is what becomes of a hold of a kind, where that is not the same for all: whichever it is, it is recorded
+// before it is taken, and given back when the rollout ends. If AWS goes on without the trigger it stays, and where
+// another trigger has the lease it is left to that one.
+type HoldRule struct {
+	Kind     HoldKind
+	Record   string // Where it is recorded, so that another process finds it.
+	Expires  string // When its owner counts as dead without that anything was given back.
+	Ends     string // What gives it back after its owner was killed.
+	Windows  string // What becomes of it while the windows are closed.
+	Fails    string // What happens if it cannot be given back.
+	Attached bool   // It is also taken when the trigger follows a refresh that somebody else has started.
+	OnNodes  bool   // It is on Nodes: nothing of AWS is needed to give it back.
+	Reported bool   // That it cannot be given back makes a rollout that succeeds Incomplete.
+}
+
+const (
+	byNextRun = "the next run, or `trigger resume`"
+	exitCode  = "exit code 7"
+	stays     = "stays"
+	refused   = "`trigger watch` refuses both"
+)
+
+// HoldRules are the rules of all kinds, in the order in which a rollout takes them.
+func HoldRules() []HoldRule {
+	lease, never := "with the lease", "never"
+	return []HoldRule{
+		{
+			Kind: HoldLease, Record: tag(LeaseTag), Expires: "after 15 s to 2 min without a renewal",
+			Ends: byNextRun, Windows: stays, Fails: "it expires",
+		},
+		{
+			Kind: HoldAutoscaler, Record: "annotation `node-drainer.io/paused` of its Deployment",
+			Expires: "after 2 min without a renewal", Ends: "the agent, the next run, or `trigger resume`, with the flag",
+			Windows: refused, Fails: exitCode, Reported: true,
+		},
+		{
+			Kind: HoldProcesses, Record: tag(SuspendedTag), Expires: lease, Ends: byNextRun + ", `cancel` or `rollback`",
+			Windows: refused, Fails: exitCode, Reported: true,
+		},
+		{
+			Kind: HoldMax, Record: tag(MaxTag), Expires: lease, Ends: byNextRun,
+			Windows: stays, Fails: exitCode, Reported: true,
+		},
+		{
+			Kind: HoldProtection, Record: tag(ProtectedTag), Expires: lease, Ends: byNextRun,
+			Windows: stays, Fails: exitCode, Reported: true,
+		},
+		{
+			Kind: HoldScaleDown, Record: "annotation of the Node", Expires: lease, Ends: byNextRun + ", or the agent",
+			Windows: stays, Fails: "the agent does it", Attached: true, OnNodes: true,
+		},
+		{
+			Kind: HoldTaint, Record: "the taint of the Node", Expires: lease, Ends: byNextRun,
+			Windows: stays, Fails: exitCode, Attached: true, OnNodes: true, Reported: true,
+		},
+		{
+			Kind: HoldSurge, Record: tag(SurgeTag), Expires: never, Ends: byNextRun,
+			Windows: stays, Fails: "stays, as the message says",
+		},
+		{
+			Kind: HoldStandby, Record: "tags `" + StandbyTag + "1` to `-14`", Expires: never,
+			Ends: "the next run, or `trigger rollback`", Windows: stays, Fails: "stays, as the message says",
+		},
+	}
+}
+
+func tag(key string) string { return "tag `" + key + "`" }
+
+// RuleOf returns the rule of a kind.
+func RuleOf(kind HoldKind) HoldRule {
+	rules := HoldRules()
+	return rules[slices.IndexFunc(rules, func(r HoldRule) bool { return r.Kind == kind })]
+}
+
 // IsRecord reports whether the key is that of a tag by which the trigger records what it has changed, or that it works
 // on the group.
 func IsRecord(key string) bool {

@@ -3,6 +3,7 @@ package refresh
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -117,10 +118,30 @@ func (n *Nodegroup) reasons(g Group, byTemplate map[string]Verdict) []Reason {
 // IsUpdated reports whether the group has what its nodes are to have.
 func (n *Nodegroup) IsUpdated() bool { return n.Has.agrees(n.Wants) }
 
+// isCurrent reports whether an instance that was launched from another version of EKS's own launch template than the
+// last one has nevertheless what the group is to have: its AMI is the same. An update that has failed half-way has
+// launched it, and the next one, which succeeded, has set another version of the same content, and left it. An instance
+// with another AMI is one that the update could not replace, such as one that was in standby.
+func (n *Nodegroup) isCurrent(i Instance, v Verdict, image string) bool {
+	isOther := func(r Reason) bool { return r.Code != CodeVersion && r.Code != CodeUnhealthy }
+	isSame := isImageID(i.ImageID) && i.ImageID == image
+	return !n.Updating && n.IsUpdated() && i.InService() && isSame && !slices.ContainsFunc(v.Reasons, isOther)
+}
+
 // OutdatedNodes adds to the verdicts, which compare the launch templates of the instances with that of their Auto
-// Scaling group, what is outdated because the managed node group is. It returns why that is, also if it has no nodes:
-// those that it launches later would be outdated.
-func OutdatedNodes(g Group, verdicts map[string]Verdict) []Reason {
+// Scaling group, what is outdated because the managed node group is, and removes what EKS has found to be current. It
+// returns why the group is outdated, also if it has no nodes: those that it launches later would be outdated.
+func OutdatedNodes(g Group, t Templates, verdicts map[string]Verdict) []Reason {
+	image := ""
+	if own := g.Source.Template; own != nil {
+		resolved, _ := t.resolve(*own)
+		image = t.image(resolved)
+	}
+	for _, i := range g.Instances {
+		if v := verdicts[i.ID]; v.Outdated && g.Nodegroup.isCurrent(i, v, image) {
+			verdicts[i.ID] = Verdict{Reasons: healthReasons(i)}
+		}
+	}
 	reasons := g.Nodegroup.reasons(g, verdicts)
 	if len(reasons) == 0 {
 		return nil

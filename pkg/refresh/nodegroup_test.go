@@ -52,7 +52,7 @@ func TestOutdatedNodes(t *testing.T) {
 			g.Instances[n].Template = &Template{ID: "lt-1", Version: tt.versions[n : n+1]}
 			verdicts[g.Instances[n].ID] = Outdated(g.Instances[n], Templates{}.Resolve(g, ""), Templates{}, Criteria{}, now)
 		}
-		OutdatedNodes(g, verdicts)
+		OutdatedNodes(g, Templates{}, verdicts)
 		var got strings.Builder
 		for _, i := range g.Instances {
 			v := verdicts[i.ID]
@@ -67,6 +67,34 @@ func TestOutdatedNodes(t *testing.T) {
 		}
 		if got.String() != strings.ReplaceAll(tt.want, " ", "") {
 			t.Errorf("%s: got %s, want %s", tt.name, got.String(), tt.want)
+		}
+	}
+}
+
+// TestNodesThatEKSHasLeft: after an update that has succeeded, a node is outdated only if its AMI is another one. The
+// versions of EKS's launch template differ also if an earlier update of the same content has failed half-way.
+func TestNodesThatEKSHasLeft(t *testing.T) {
+	t.Parallel()
+	templates := NewTemplates(LaunchTemplate{ID: "lt-1", Images: map[int]string{4: "ami-4"}})
+	for _, tt := range []struct {
+		image, state string
+		change       func(*Nodegroup)
+		want         bool
+	}{
+		{"ami-4", "InService", func(*Nodegroup) {}, false},
+		{"", "InService", func(*Nodegroup) {}, true},
+		{"ami-3", "InService", func(*Nodegroup) {}, true},
+		{"ami-4", "Standby", func(*Nodegroup) {}, true},
+		{"ami-4", "InService", func(n *Nodegroup) { n.Updating = true }, true},
+		{"ami-4", "InService", func(n *Nodegroup) { n.Wants.Release = "1.33.5-20261104" }, true},
+	} {
+		g := managed(tt.change)
+		i := &g.Instances[0]
+		i.Template, i.ImageID, i.State = &Template{ID: "lt-1", Version: "3"}, tt.image, tt.state
+		verdicts := map[string]Verdict{i.ID: Outdated(*i, templates.Resolve(g, ""), templates, Criteria{}, now)}
+		OutdatedNodes(g, templates, verdicts)
+		if got := verdicts[i.ID].Outdated; got != tt.want {
+			t.Errorf("%+v: outdated: %t", tt, got)
 		}
 	}
 }
@@ -120,6 +148,9 @@ func TestNodegroupPreflight(t *testing.T) {
 			tt.facts(&f)
 		}
 		findings := Preflight(g, f)
+		for _, refused := range Refused(findings, append(Allowable(), CheckTarget)) {
+			t.Errorf("%s, %s: %s refuses, and cannot be allowed", tt.check, tt.name, refused.Check)
+		}
 		at := slices.IndexFunc(findings, func(f Finding) bool { return f.Check == tt.check })
 		if at < 0 || findings[at].Level != tt.level || !strings.Contains(findings[at].Text, tt.words) {
 			t.Errorf("%s, %s: got %+v", tt.check, tt.name, findings)

@@ -84,12 +84,17 @@ func Outdated(i Instance, target Target, t Templates, c Criteria, now time.Time)
 
 // NeedsEC2 reports whether Outdated needs what only EC2 knows: when instances were launched; or their AMI, if
 // a template's AMI is a parameter, or an override has its own and Auto Scaling does not describe the
-// instance's.
+// instance's; or a managed node group has nodes of another version of EKS's launch template (see OutdatedNodes).
 func NeedsEC2(groups []Group, t Templates, c Criteria) bool {
 	own := func(o Override) bool { return o.ImageID != "" }
 	unknown := func(i Instance) bool { return i.ImageID == "" }
 	return c.MaxAge > 0 || slices.ContainsFunc(groups, func(g Group) bool {
-		return t.Resolve(g, c.Version).ImageIsParameter ||
+		target := t.Resolve(g, c.Version)
+		other := func(i Instance) bool {
+			return unknown(i) && i.Template != nil && target.Source.Template != nil &&
+				i.Template.Version != target.Source.Template.Version
+		}
+		return target.ImageIsParameter || g.Nodegroup != nil && slices.ContainsFunc(g.Instances, other) ||
 			slices.ContainsFunc(g.Source.Overrides, own) && slices.ContainsFunc(g.Instances, unknown)
 	})
 }

@@ -59,10 +59,9 @@ type Facts struct {
 	Outdated     int
 	Target       Target
 	Hooks        []Hook
-	Agents       *AgentFacts // nil without Kubernetes.
-	Active       *Refresh    // The active refresh, or nil.
-	Waves        bool        // Groups are replaced in the order of their waves.
-	AllowManaged bool
+	Agents       *AgentFacts   // nil without Kubernetes.
+	Active       *Refresh      // The active refresh, or nil.
+	Waves        bool          // Groups are replaced in the order of their waves.
 	Self         string        // The instance that the trigger itself runs on, or empty.
 	Cluster      *ClusterFacts // nil without Kubernetes.
 	LongestGrace time.Duration // The longest termination grace of the pods on the group's nodes; 0 if unknown.
@@ -128,6 +127,16 @@ func Checks() []string {
 		}
 	}
 	return names
+}
+
+// Allowable are the names of the checks that may refuse a rollout, and whose refusal a user may override: not that of a
+// target from which nothing can be launched.
+func Allowable() []string {
+	return []string{
+		"operator", "managed-nodegroup", "suspended", CheckActive, "no-terminating-hook", "hook-timeout",
+		"maintenance-policy", "standby-tags", "max-size", "weighted", "wave", "pin", "rollback", "alarms", "skip-matching",
+		"nodegroup-health", "version-skew", "addresses",
+	}
 }
 
 // check is one check of the preflight.

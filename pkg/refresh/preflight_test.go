@@ -102,6 +102,7 @@ func TestPreflight(t *testing.T) {
 	otherImage := Verdict{Outdated: true, Reasons: []Reason{{Code: CodeImage}}}
 	keptImage := Verdict{Outdated: true, Reasons: otherImage.Reasons, Kept: []Reason{{Code: CodeProtected}}}
 	labeled := map[string]string{"i-1": "its node has the label keep", "i-3": "it, too"}
+	var refused []string
 	for _, tt := range []struct {
 		check, name string
 		mode        Mode
@@ -113,7 +114,6 @@ func TestPreflight(t *testing.T) {
 		{"operator", "no other service does", r, nil, OK, ""},
 
 		{"managed-nodegroup", "of EKS", r, func(s *subject) { s.Tags = map[string]string{tagNodegroup: "ng"} }, Refuse, "EKS managed node group ng"},
-		{"managed-nodegroup", "of EKS, and allowed", u, func(s *subject) { s.Tags, s.AllowManaged = map[string]string{tagNodegroup: "ng"}, true }, Warn, "ng"},
 		{"managed-nodegroup", "of none", r, nil, OK, ""},
 
 		{"target", "it does not exist", r, func(s *subject) { s.Target.Problem = "launch template x does not exist" }, Refuse, "launch template x does not exist: "},
@@ -243,7 +243,6 @@ func TestPreflight(t *testing.T) {
 		{"pin", "$Latest stays", r, all(floating, func(s *subject) { s.Pin = false }), OK, "$Latest"},
 		{"pin", "the group has a number", r, func(s *subject) { s.Target = known().Resolve(s.Group, "") }, OK, "is a number"},
 		{"pin", "the group as it is", r, func(s *subject) { s.Pin, s.Target = false, known().Resolve(s.Group, "") }, OK, "the group's own version"},
-		{"pin", "another version, without pin", r, func(s *subject) { s.Pin = false }, Refuse, "--pin"},
 		{"pin", "an override has $Default", r, func(s *subject) {
 			s.Source = mixed("6", Override{Type: "m5.large", Template: node("")})
 			s.Target = known().Resolve(s.Group, "")
@@ -269,7 +268,6 @@ func TestPreflight(t *testing.T) {
 		{"rollback", "the group has $Latest", r, all(floating, rollback), Refuse, "$Latest or $Default"},
 		{"rollback", "a policy has $Default", r, all(rollback, func(s *subject) { s.Source = mixed("", Override{Type: "m5.large"}) }), Refuse, "$Latest or $Default"},
 		{"rollback", "a launch configuration", r, all(launchConfiguration, rollback), Refuse, "launch configuration"},
-		{"rollback", "without pin", r, all(rollback, func(s *subject) { s.Pin = false }), Refuse, "--pin"},
 		{"rollback", "the AMI is a parameter", r, all(rollback, func(s *subject) { s.Target.ImageIsParameter = true }), Refuse, "parameter"},
 		{"rollback", "the group has been changed already", r, all(rollback, func(s *subject) { s.Target.FromGroup = true }), Warn, "no older version"},
 		{"rollback", "instance requirements", r, all(requirements, rollback), Refuse, "instance requirements"},
@@ -281,9 +279,9 @@ func TestPreflight(t *testing.T) {
 		{"alarms", "not readable", r, func(s *subject) { s.AlarmsUnknown = errors.New("access denied") }, Warn, "cannot be read: access denied"},
 
 		{"skip-matching", "matching instances are kept", r, nil, OK, ""},
-		{"skip-matching", "with instance requirements", r, requirements, Refuse, "--skip-matching=false, which replaces all instances, or --mode unhealthy"},
+		{"skip-matching", "with instance requirements", r, requirements, Refuse, "--all, which replaces all instances, or --mode unhealthy"},
 		{"skip-matching", "off, with instance requirements", r, all(requirements, func(s *subject) { s.Preferences.SkipMatching = false }), Warn, "all instances are replaced"},
-		{"skip-matching", "with a launch configuration", r, all(launchConfiguration, func(s *subject) { s.Preferences.SkipMatching = true }), Refuse, "--skip-matching=false"},
+		{"skip-matching", "with a launch configuration", r, all(launchConfiguration, func(s *subject) { s.Preferences.SkipMatching = true }), Refuse, "use --all"},
 		{"skip-matching", "outdated by a difference that AWS does not compare", r, func(s *subject) { s.Verdicts["i-3"] = otherImage }, Warn, "AWS would not replace 1 outdated instance, since template and type match: i-3;"},
 		{"skip-matching", "all are outdated by that: AWS would replace none", r, func(s *subject) { s.Verdicts, s.Outdated = map[string]Verdict{"i-3": otherImage}, 1 }, Refuse, "AWS would replace nothing"},
 		{"skip-matching", "all are outdated by that, except one that is kept", r, func(s *subject) { s.Verdicts, s.Outdated = map[string]Verdict{"i-2": keptImage, "i-3": otherImage}, 1 }, Refuse, "by which all outdated instances match: i-3;"},
@@ -318,7 +316,6 @@ func TestPreflight(t *testing.T) {
 
 		{"kept", "none", u, nil, OK, ""},
 		{"kept", "excluded", u, func(s *subject) { s.judge(Criteria{Version: "7", Exclude: labeled}) }, Warn, "not replaced: i-1 (its node has the label keep)"},
-		{"kept", "excluded, in mode refresh", r, func(s *subject) { s.judge(Criteria{Version: "7", Exclude: labeled}) }, Refuse, "cannot exclude instances: i-1"},
 		{"kept", "retained", r, func(s *subject) { s.Instances[1].State = "Terminating:Retained"; s.judge(Criteria{Version: "7"}) }, Warn, "i-2 (its termination was abandoned"},
 		{"kept", "protected ones have their own check", u, func(s *subject) { s.Instances[0].Protected = true; s.judge(Criteria{Version: "7"}) }, OK, ""},
 
@@ -334,6 +331,7 @@ func TestPreflight(t *testing.T) {
 
 		{"nodes", "all are ready", r, nil, OK, ""},
 		{"nodes", "one is not", r, func(s *subject) { s.Cluster.Missing = []string{"i-2"} }, Warn, "1 instance has no ready node"},
+		{"nodes", "none is, as with another cluster", r, func(s *subject) { s.Cluster.Missing = s.InstanceIDs(Instance.InService) }, Warn, "name that with --kubeconfig and --context"},
 		{"nodes", "without Kubernetes", r, func(s *subject) { s.Cluster = nil }, none, ""},
 
 		{"self", "on another instance", r, func(s *subject) { s.Self = "i-9" }, OK, ""},
@@ -357,9 +355,32 @@ func TestPreflight(t *testing.T) {
 				got = f
 			}
 		}
+		refused = append(refused, namesOf(got)...)
 		if got.Level != tt.want || !strings.Contains(got.Text, tt.text) || !slices.Contains(Checks(), tt.check) {
 			t.Errorf("%s: %s: got %+v, want %q: %q", tt.check, tt.name, got, tt.want, tt.text)
 		}
+	}
+	expectAllowable(t, append(refused, "standby-tags"), checks()) // as TestStandbyRoom shows
+}
+
+// namesOf is the name of the check if it refuses.
+func namesOf(f Finding) []string {
+	if f.Level != Refuse {
+		return nil
+	}
+	return []string{f.Check}
+}
+
+// expectAllowable fails the test unless the checks that have refused are those that can be allowed, and the target.
+func expectAllowable(t *testing.T, refused []string, all []check) {
+	t.Helper()
+	want := slices.DeleteFunc(append(Allowable(), CheckTarget), func(name string) bool {
+		return !slices.ContainsFunc(all, func(c check) bool { return c.name == name })
+	})
+	slices.Sort(want)
+	slices.Sort(refused)
+	if diff := cmp.Diff(want, slices.Compact(refused)); diff != "" {
+		t.Errorf("the checks that refuse (-allowable +refused):\n%s", diff)
 	}
 }
 

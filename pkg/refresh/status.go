@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -36,6 +37,32 @@ type Preferences struct {
 	SkipMatching           bool
 	Protected              string // Refresh, Ignore or Wait.
 	Standby                string // Terminate, Ignore or Wait.
+}
+
+// String lists what is sent, in the API's words.
+func (p Preferences) String() string {
+	return strings.Join(slices.Concat(
+		setting("MinHealthyPercentage", p.MinHealthy), setting("MaxHealthyPercentage", p.MaxHealthy),
+		setting("InstanceWarmup", p.Warmup), settings("CheckpointPercentages", p.Checkpoints),
+		setting("CheckpointDelay", p.CheckpointDelay), setting("BakeTime", p.Bake),
+		settings("AlarmSpecification", p.Alarms), setting("AutoRollback", &p.AutoRollback),
+		setting("SkipMatching", &p.SkipMatching), setting("ScaleInProtectedInstances", &p.Protected),
+		setting("StandbyInstances", &p.Standby),
+	), ", ")
+}
+
+func setting[T any](name string, value *T) []string {
+	if value == nil {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s %v", name, *value)}
+}
+
+func settings[T any](name string, values []T) []string {
+	if len(values) == 0 {
+		return nil
+	}
+	return setting(name, &values)
 }
 
 // DifferencesFrom describes where the preferences of a refresh differ from requested ones, in the API's words. What the

@@ -119,6 +119,21 @@ func DesiredWithoutSurge(g Group) int {
 	return g.Desired - s.Left(g)
 }
 
+// NotServing are the instances of the group that do not serve yet, and that nobody has protected: they are being
+// launched, or their nodes are not ready. Those that were launched last are first.
+func NotServing(g Group, notReady map[string]bool) (ids []string) {
+	byAge := func(a, b Instance) int {
+		return cmp.Or(trueFirst(a.Launched.IsZero(), b.Launched.IsZero()), b.Launched.Compare(a.Launched),
+			cmp.Compare(b.ID, a.ID))
+	}
+	for _, i := range slices.SortedFunc(slices.Values(g.Instances), byAge) {
+		if (i.Pending() || i.InService() && notReady[i.ID]) && !i.Protected {
+			ids = append(ids, i.ID)
+		}
+	}
+	return ids
+}
+
 // Suspendable are the processes that replace or terminate instances by themselves, and that a rollout can do
 // without: they would have nodes drained that are not outdated. Source: "Suspend and resume processes" in the
 // user guide.

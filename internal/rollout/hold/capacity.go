@@ -1,0 +1,188 @@
+package hold
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"time"
+
+	"github.com/node-drainer/node-drainer/internal/rollout/loop"
+	"github.com/node-drainer/node-drainer/pkg/refresh"
+)
+
+// CapacityWriter raises the desired capacity, and lowers it again, also by terminating single instances.
+type CapacityWriter interface {
+	Raise(ctx context.Context, g refresh.Group, by int) (refresh.Surge, error)
+	Lower(ctx context.Context, g refresh.Group) (desired int, err error)
+	Terminate(ctx context.Context, instanceID string) error
+	maxWriter
+	WriteSurge(ctx context.Context, group string, s refresh.Surge) error
+}
+
+// ConfirmTakes is how long Confirm waits until Auto Scaling has launched what is desired.
+const ConfirmTakes = 5 * time.Minute
+
+// Capacity changes the desired capacity of the group.
+type Capacity struct {
+	Group   *loop.Group
+	AWS     CapacityWriter
+	doubted time.Time // when Confirm was called first; zero if nothing is in doubt
+}
+
+// Raise raises the desired capacity, and the maximum before if it is too small: once for all of the surge, in whatever
+// steps the capacity is raised.
+func (c *Capacity) Raise(ctx context.Context, by int) error {
+	s := c.Group.State
+	if err := c.RaiseMax(ctx, max(s.Group.Desired+by, s.Facts().MostInstances(s.Group))); err != nil {
+		return err
+	}
+	surge, err := c.AWS.Raise(ctx, s.Group, by)
+	if err != nil {
+		return err
+	}
+	c.Group.Progress.Note(refresh.OK, "desired capacity raised from %d to %d", surge.From, surge.To)
+	return nil
+}
+
+// RaiseMax raises the maximum size, if it is smaller and may be raised.
+func (c *Capacity) RaiseMax(ctx context.Context, to int) error {
+	raised, err := maxSize{c.Group, c.AWS}.raise(ctx, to)
+	if raised != "" {
+		c.Group.Progress.Note(refresh.OK, "%s", raised)
+	}
+	return err
+}
+
+// Confirm finds out who has raised the desired capacity, if that is in doubt, and corrects the tag. It waits until the
+// activities of the group show that.
+func (c *Capacity) Confirm(ctx context.Context) (*loop.Wait, error) {
+	g := c.Group
+	if !c.inDoubt() {
+		c.doubted = time.Time{}
+		return nil, nil
+	}
+	if c.doubted.IsZero() {
+		c.doubted = time.Now()
+	}
+	if !refresh.Launched(g.State.Group) && time.Since(c.doubted) < ConfirmTakes {
+		return &loop.Wait{}, nil
+	}
+	now := g.State.Group
+	surge, _ := refresh.SurgeOf(now)
+	changes, err := g.Planner.Reader.CapacityChanges(ctx, g.Name, surge.Since.Add(-time.Minute))
+	if err != nil {
+		return nil, err
+	}
+	c.doubted = time.Time{}
+	confirmed := surge.Confirm(now.Desired, changes)
+	if confirmed.To == surge.To {
+		g.Progress.Note(refresh.OK, "an earlier call has raised the desired capacity from %d to %d", surge.Before, surge.To)
+	} else {
+		g.Progress.Note(refresh.OK, "the desired capacity is %d by another client, and stays", now.Desired)
+	}
+	return nil, c.Write(ctx, confirmed)
+}
+
+func (c *Capacity) inDoubt() bool {
+	now := c.Group.State.Group
+	surge, _ := refresh.SurgeOf(now)
+	return surge.InDoubt(now.Desired)
+}
+
+// Lower takes back what is left of the surge.
+func (c *Capacity) Lower(ctx context.Context) error {
+	before := c.Group.State.Group.Desired
+	desired, err := c.TakeBack(ctx)
+	switch {
+	case err != nil:
+		return err
+	case desired < before:
+		c.Group.Progress.Note(refresh.OK, "desired capacity lowered from %d to %d", before, desired)
+	default:
+		c.Group.Progress.Note(refresh.OK, "the desired capacity stays %d: nothing of the surge can be taken back", desired)
+	}
+	return nil
+}
+
+// TakeBack takes back what is left of the surge, and returns the desired capacity. Auto Scaling would choose what to
+// terminate, and knows nothing of nodes: new instances that do not serve yet are terminated before, each with its part.
+// If one of them terminates already, Auto Scaling lowers nothing with it, and does not say so: what is left is read.
+func (c *Capacity) TakeBack(ctx context.Context) (desired int, err error) {
+	s := c.Group.State
+	surge, _ := refresh.SurgeOf(s.Group)
+	a, left := s.Assess(), surge.Left(s.Group)
+	for _, id := range refresh.NotServing(s.Group, s.NotReady()) {
+		if left == 0 {
+			break
+		}
+		if s.IsToBeReplaced(id, a) {
+			continue
+		}
+		switch err := c.AWS.Terminate(ctx, id); {
+		case errors.Is(err, refresh.ErrGone):
+		case err != nil:
+			return s.Group.Desired, err
+		default:
+			left--
+			c.Group.Progress.Note(refresh.OK, "%s, which does not serve yet, terminated, and the desired capacity lowered by "+
+				"one", id)
+		}
+	}
+	if left < surge.Left(s.Group) {
+		if err := c.Group.Describe(ctx); err != nil {
+			return s.Group.Desired, err
+		}
+	}
+	return c.AWS.Lower(ctx, s.Group)
+}
+
+// Terminate terminates an instance together with a part of the surge. The tag names the instance from before the call
+// until after it, so that another process knows whether that part is left. It does not after a call that has failed: if
+// somebody else terminates the instance later, its part is left.
+func (c *Capacity) Terminate(ctx context.Context, id string) error {
+	surge, _ := refresh.SurgeOf(c.Group.State.Group)
+	surge.Raising, surge.Before, surge.Terminating = false, 0, id
+	if err := c.Write(ctx, surge); err != nil {
+		return err
+	}
+	terminated := c.AWS.Terminate(ctx, id)
+	surge.Terminating = ""
+	if terminated == nil {
+		surge.To--
+		c.Group.State.Group.Desired-- // as AWS describes it later
+	}
+	if err := c.Write(ctx, surge); err != nil && (terminated == nil || errors.Is(terminated, refresh.ErrGone)) {
+		return err
+	}
+	return terminated
+}
+
+// KeepSurge removes an instance from the tag that a killed run was about to terminate with a part of the surge: when
+// the group replaces it, that part stays.
+func (c *Capacity) KeepSurge(ctx context.Context) error {
+	g := c.Group.State.Group
+	surge, raised := refresh.SurgeOf(g)
+	if !raised || surge.String() == g.Tags[refresh.SurgeTag] {
+		return nil
+	}
+	return c.Write(ctx, surge)
+}
+
+// Write records a surge.
+func (c *Capacity) Write(ctx context.Context, s refresh.Surge) error {
+	if err := c.AWS.WriteSurge(ctx, c.Group.Name, s); err != nil {
+		return err
+	}
+	g := &c.Group.State.Group
+	g.Tags = withTag(g.Tags, refresh.SurgeTag, s.String()) // One that is empty is none to SurgeOf.
+	return nil
+}
+
+// withTag returns the tags with another one.
+func withTag(tags map[string]string, key, value string) map[string]string {
+	if tags = maps.Clone(tags); tags == nil {
+		tags = map[string]string{}
+	}
+	tags[key] = value
+	return tags
+}
