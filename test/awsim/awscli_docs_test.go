@@ -196,9 +196,6 @@ func (p *shownPage) isSetUp() {
 	if n := p.Publish(awsim.SpotInterruption(p.Envelope(), shownInstance, "eu-central-1a", "terminate")); n != 1 {
 		p.t.Errorf("a Spot warning is sent to %d queues", n)
 	}
-	if n := p.Requests()["events.PutEvents"]; n != 1 {
-		p.t.Errorf("%d requests to drain an instance", n)
-	}
 }
 
 func (p *shownPage) hasNoHook() {

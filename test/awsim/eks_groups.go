@@ -97,6 +97,18 @@ func (s EKS) CreateCluster(name, kubernetesVersion string) {
 	})
 }
 
+// GroupName returns the name that CreateNodegroup gives the Auto Scaling group of a node group.
+func (s EKS) GroupName(cluster, nodegroup string) string {
+	return groupNameOf(nodegroup, s.asg.nodegroupID(cluster, nodegroup))
+}
+
+// nodegroupID is what EKS adds to the names of what a node group has.
+func (a *engine) nodegroupID(cluster, nodegroup string) string {
+	return uuid(a.server.opts.source("nodegroup", cluster, nodegroup))
+}
+
+func groupNameOf(nodegroup, id string) string { return "eks-" + nodegroup + "-" + id }
+
 // CreateNodegroup creates a managed node group with its Auto Scaling group, whose name it returns, starts launching
 // nodes, and is active at once. The Auto Scaling group has EKS's tags and lifecycle hooks, and a version of EKS's own
 // launch template.
@@ -128,7 +140,7 @@ func (s EKS) CreateNodegroup(spec Nodegroup) (groupName string, err error) {
 
 // newNodegroup needs mu.
 func (a eksEngine) newNodegroup(c *eksCluster, spec Nodegroup) (*nodegroup, error) {
-	id := uuid(a.server.opts.source("nodegroup", spec.Cluster, spec.Name))
+	id := a.nodegroupID(spec.Cluster, spec.Name)
 	ng := &nodegroup{
 		cluster: c, spec: spec, arn: a.arn(spec.Cluster, spec.Name, id), version: c.version,
 		createdAt: time.Now(), modifiedAt: time.Now(),
@@ -152,7 +164,7 @@ func (a eksEngine) newNodegroup(c *eksCluster, spec Nodegroup) (*nodegroup, erro
 		return nil, err
 	}
 	ng.custom, ng.release, ng.targets = target.template, target.release, []updateTarget{target}
-	ng.group, err = a.newAutoScalingGroup(ng, "eks-"+spec.Name+"-"+id)
+	ng.group, err = a.newAutoScalingGroup(ng, groupNameOf(spec.Name, id))
 	return ng, err
 }
 
@@ -240,6 +252,15 @@ func (s EKS) Raised(cluster, name string) (by int, err error) {
 		return nil
 	})
 	return by, err
+}
+
+// Release returns the release of the AMI that a node group has: that of its last successful update.
+func (s EKS) Release(cluster, name string) (release string, err error) {
+	err = s.asg.managed.change(cluster, name, func(ng *nodegroup) error {
+		release = ng.release
+		return nil
+	})
+	return release, err
 }
 
 // change is update for one node group, which must exist.

@@ -3,10 +3,11 @@ package awsim
 import "time"
 
 // EKS's own lifecycle hooks. Their names, timeouts and results are those of real groups, as users show them; EKS does
-// not document them.
+// not document them. EKS completes its terminating hook when its time to drain the node has passed, also with pods on
+// it.
 const (
+	EKSTerminateHook = "Terminate-LC-Hook"
 	eksLaunchHook    = "Launch-LC-Hook"
-	eksTerminateHook = "Terminate-LC-Hook"
 	eksHookTimeout   = 30 * time.Minute
 )
 
@@ -16,14 +17,14 @@ func eksHooks() []Hook {
 		h := Hook{Name: name, Transition: transition, HeartbeatTimeout: eksHookTimeout, DefaultResult: resume}
 		return h.withDefaults()
 	}
-	return []Hook{hook(eksLaunchHook, Launching), hook(eksTerminateHook, Terminating)}
+	return []Hook{hook(eksLaunchHook, Launching), hook(EKSTerminateHook, Terminating)}
 }
 
 // answerHook has EKS complete an action of one of its own hooks: a launch at once, a termination when the node is
 // drained or the time for that has passed. It needs mu.
 func (a eksEngine) answerHook(act *action) {
 	ng := act.inst.group.nodegroup
-	if ng == nil || act.hook.Name != eksLaunchHook && act.hook.Name != eksTerminateHook {
+	if ng == nil || act.hook.Name != eksLaunchHook && act.hook.Name != EKSTerminateHook {
 		return
 	}
 	connected := ng.cluster.kubernetes != nil

@@ -259,6 +259,29 @@ func (s AutoScaling) Resize(groupName string, least, most, desired int) error {
 	})
 }
 
+// Desired returns the desired capacity of a group, whatever the API answers; 0 if there is no group of that name.
+func (s AutoScaling) Desired(groupName string) int {
+	s.asg.mu.Lock()
+	defer s.asg.mu.Unlock()
+	if g := s.asg.groups[groupName]; g != nil {
+		return g.desired
+	}
+	return 0
+}
+
+// Tags returns the tags of a group, whatever the API answers; none if there is no group of that name.
+func (s AutoScaling) Tags(groupName string) map[string]string {
+	s.asg.mu.Lock()
+	defer s.asg.mu.Unlock()
+	tags := map[string]string{}
+	if g := s.asg.groups[groupName]; g != nil {
+		for _, t := range g.tags {
+			tags[t.Key] = t.Value
+		}
+	}
+	return tags
+}
+
 // Launches are what the group would launch now, one for each of its overrides: Version, Type and Image are set.
 func (s AutoScaling) Launches(groupName string) (all []Instance) {
 	a := s.asg

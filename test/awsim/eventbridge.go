@@ -22,7 +22,6 @@ func eventsService(a *engine) *service {
 			"PutRule":               api.putRule,
 			"PutTargets":            api.putTargets,
 			"ListTargetsByRule":     api.listTargetsByRule,
-			"PutEvents":             api.putEvents,
 		},
 		encode: encodeJSON,
 		fail: func(_ http.Header, _ string, err *Error) []byte {

@@ -90,34 +90,3 @@ func (a ruleAPI) withRule(name string, do func(*rule)) error {
 	do(&a.rules[i])
 	return nil
 }
-
-type putEventsRequest struct {
-	Entries []struct{ Source, DetailType, Detail string }
-}
-
-type putEventsAnswer struct {
-	FailedEntryCount int
-	Entries          []struct {
-		EventID string `json:"EventId"`
-	}
-}
-
-// putEvents puts events on the bus, as a user or a program of theirs does.
-func (a ruleAPI) putEvents(_ context.Context, in input) (any, error) {
-	r, err := decodeJSON[putEventsRequest](in)
-	if err != nil {
-		return nil, err
-	}
-	var answer putEventsAnswer
-	for _, entry := range r.Entries {
-		var detail map[string]any
-		if err := json.Unmarshal([]byte(entry.Detail), &detail); err != nil {
-			return nil, errorf("MalformedDetail", "Detail is malformed.")
-		}
-		a.bus.publish(event(a.bus.envelope(), entry.Source, entry.DetailType, []string{}, detail))
-		answer.Entries = append(answer.Entries, struct {
-			EventID string `json:"EventId"`
-		}{"e"})
-	}
-	return answer, nil
-}

@@ -26,7 +26,6 @@ const (
 	HealthChanged       = "AWS Health Event"
 	ReservationWarning  = "EC2 Capacity Reservation Instance Interruption Warning"
 	AlarmChanged        = "CloudWatch Alarm State Change"
-	RequestDrain        = "Drain Request"
 	BlockWarning        = "Capacity Block Reservation Expiration Warning"
 )
 

@@ -53,11 +53,6 @@ func AlarmChange(e Envelope, name, instanceID, state string) string {
 	})
 }
 
-// DrainRequest is the event by which a user asks the agent to act on an instance.
-func DrainRequest(e Envelope, instanceID string) string {
-	return event(e, "node-drainer.io", RequestDrain, []string{}, map[string]any{"instance-id": instanceID})
-}
-
 // MaintenanceEvent is AWS Health's event about a reboot of instances that is scheduled.
 func MaintenanceEvent(e Envelope, start time.Time, instanceIDs ...string) string {
 	code := changeCodes()["system-reboot"]

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -95,6 +96,7 @@ func (s *sqs) deliver(urlOrARN, body string, from sender) (messageID string, err
 	}
 	if q.lose > 0 {
 		q.lose--
+		q.lost = append(q.lost, body)
 		return uuid(q.ids), nil
 	}
 	defer s.signal()
@@ -131,6 +133,12 @@ func (s SQS) Duplicate(url string, n int) {
 // Lose drops the next n messages of Send and of AWS itself, and no sender learns of it.
 func (s SQS) Lose(url string, n int) {
 	s.sqs.with(url, func(_ time.Time, q *queue) { q.lose = n })
+}
+
+// Lost is the bodies of the messages that a queue has lost, the oldest first.
+func (s SQS) Lost(url string) (bodies []string) {
+	s.sqs.with(url, func(_ time.Time, q *queue) { bodies = slices.Clone(q.lost) })
+	return bodies
 }
 
 // Reorder makes a queue deliver its newest message first or, if the server has a seed, in an order that the

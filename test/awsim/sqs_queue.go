@@ -40,6 +40,7 @@ type queue struct {
 	disturbance Disturbance
 	duplicate   int // How many of the next sends are delivered twice.
 	lose        int // How many of the next deliveries are lost.
+	lost        []string
 	received    int
 	deleted     int
 }

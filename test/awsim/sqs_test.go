@@ -118,4 +118,7 @@ func TestLose(t *testing.T) {
 	if held := s.Held(url); !slices.Equal(held, []string{"a", "b"}) {
 		t.Errorf("held: %v", held)
 	}
+	if lost := s.Lost(url); !slices.Equal(lost, []string{"lost"}) {
+		t.Errorf("lost: %v", lost)
+	}
 }

@@ -185,7 +185,7 @@ func (x *execution) collect(ctx context.Context, r *recorder) (facts, error) {
 	}
 	f.Pods, f.Nodes, f.Gaps = r.seen()
 	x.mu.Lock()
-	f.Removals, f.Outages, f.Stalls = x.removals, x.outages, x.stalls
+	f.Removals, f.Outages, f.Stalls, f.Failures = x.removals, x.outages, x.stalls, x.failures
 	x.mu.Unlock()
 	x.fleet.mu.Lock()
 	f.Processes = x.fleet.records
@@ -195,15 +195,17 @@ func (x *execution) collect(ctx context.Context, r *recorder) (facts, error) {
 	return f, err
 }
 
+// The calls about lifecycle actions.
+const completion, heartbeat = "CompleteLifecycleAction", "RecordLifecycleActionHeartbeat"
+
 // foreignCalls returns the calls of the agents about hooks of another team or cluster.
-func (x *execution) foreignCalls() []string {
-	var all []string
-	for _, action := range []string{"CompleteLifecycleAction", "RecordLifecycleActionHeartbeat"} {
+func (x *execution) foreignCalls() []foreignCall {
+	var all []foreignCall
+	for _, action := range []string{completion, heartbeat} {
 		for _, c := range x.aws.Calls("autoscaling", action) {
 			hook, group := c.Values.Get("LifecycleHookName"), c.Values.Get("AutoScalingGroupName")
 			if c.Key == agentKey && (hook == otherHook || group == otherCluster) {
-				all = append(all, fmt.Sprintf("%s of %s/%s for %s at %s",
-					action, group, hook, c.Values.Get("InstanceId"), c.At.Format(time.StampMilli)))
+				all = append(all, foreignCall{action, group, hook, c.Values.Get("InstanceId"), c.At})
 			}
 		}
 	}

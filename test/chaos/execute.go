@@ -41,6 +41,7 @@ type execution struct {
 	foreignInstances map[string]bool // Instances of another cluster.
 	outages          []span
 	stalls           []span
+	failures         []span         // Of Auto Scaling.
 	done             map[string]int // Steps by kind.
 	copies           int            // Messages that were duplicated.
 }

@@ -13,7 +13,7 @@ type facts struct {
 	Actions       []awsim.Action
 	Interruptions []awsim.Interruption
 	Requests      []cluster.Request // The agents' requests to the API server.
-	ForeignCalls  []string          // Calls of the agents about hooks of another team or cluster.
+	ForeignCalls  []foreignCall     // Calls of the agents about hooks of another team or cluster.
 	Pods          []pod
 	Nodes         []node
 	Gaps          []span // In which pods may have appeared and disappeared unseen.
@@ -21,6 +21,7 @@ type facts struct {
 	Processes     []processRecord
 	Outages       []span   // Of the API server.
 	Stalls        []span   // Of the whole machine.
+	Failures      []span   // Of Auto Scaling.
 	Left          []string // Messages in the queue at the end, except another cluster's.
 	Leftovers     []string // What the agents left on nodes that are not terminating.
 }
@@ -104,6 +105,12 @@ type removal struct {
 	InstanceID string
 	Kind       string
 	span
+}
+
+// foreignCall is a call of an agent about a hook of another team or cluster.
+type foreignCall struct {
+	Action, Group, Hook, InstanceID string
+	At                              time.Time
 }
 
 // processRecord is one process of an agent.

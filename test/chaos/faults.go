@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -92,7 +93,13 @@ func (x faults) fault(ctx context.Context, a step) error {
 	}
 	remove := x.aws.Inject(f)
 	defer remove()
+	from := time.Now()
 	retry.Sleep(ctx, a.For)
+	if f.Service == "autoscaling" || strings.HasPrefix(f.Action, "Describe") {
+		x.mu.Lock()
+		x.failures = append(x.failures, span{from, time.Now()})
+		x.mu.Unlock()
+	}
 	return nil
 }
 

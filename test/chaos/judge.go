@@ -25,7 +25,7 @@ const (
 	running         = "no agent exits by itself"
 )
 
-// broken is a promise that was not kept.
+// violation is a promise that was not kept.
 type violation struct {
 	Promise string
 	How     string
@@ -38,7 +38,11 @@ const (
 	cancelGrace = 15 * time.Second
 	// handoverTime is the longest time until an agent leads and has its watches after an outage.
 	handoverTime = 10 * time.Second
-	// presence is how long before EC2 takes an instance an agent must have been able to evict: it deletes the
+	// unreadAfter is for how long Auto Scaling may fail before an agent holds an action that may be another cluster's.
+	unreadAfter = 5 * time.Second
+	// unreadPause is how late an agent asks again after a failure.
+	unreadPause = 15 * time.Second
+	// noticeCover is how long before EC2 takes an instance an agent must have been able to evict: it deletes the
 	// last pods when the deadline is near, and may have to be elected first.
 	noticeCover = handoverTime + 5*time.Second
 )
@@ -65,7 +69,9 @@ func judge(f facts) []violation {
 	for _, i := range f.Interruptions {
 		j.interruption(i)
 	}
-	j.each(others, f.ForeignCalls)
+	for _, c := range f.ForeignCalls {
+		j.foreignCall(c)
+	}
 	j.each(cleanedUp, f.Leftovers)
 	j.each(emptyQueue, f.Left)
 	for _, l := range f.Processes {
@@ -126,7 +132,7 @@ func (j *verdict) excused(a awsim.Action) bool {
 	return a.ClosedBy == awsim.ByInterruption && j.taken(a.InstanceID) || j.excusedByOutage(a)
 }
 
-// leaderless reports whether the action has timed out, and no agent could lead for more than half of the
+// excusedByOutage reports whether the action has timed out, and no agent could lead for more than half of the
 // timeout. A heartbeat is due within the first half.
 func (f facts) excusedByOutage(a awsim.Action) bool {
 	if a.ClosedBy != awsim.ByHeartbeatTimeout {
@@ -139,10 +145,22 @@ func (f facts) excusedByOutage(a awsim.Action) bool {
 	return span{since, a.ClosedAt}.covered(handoverTime, f.noAgentOrServer()) > heartbeatTimeout/2
 }
 
-// foreign judges the lifecycle action of an instance of another cluster.
+// foreignInstances judges the lifecycle action of an instance of another cluster.
 func (j *verdict) foreignInstances(a awsim.Action) {
-	if !a.ClosedAt.IsZero() || len(a.Heartbeats) > 0 {
+	if !a.ClosedAt.IsZero() {
 		j.violated(others, "the action of another cluster: %s", describe(a))
+	}
+}
+
+// foreignCall judges a call about a hook of others. A heartbeat keeps the action of another cluster open if no agent
+// could read whose the action is.
+func (j *verdict) foreignCall(c foreignCall) {
+	unread := func(a awsim.Action) bool {
+		return a.InstanceID == c.InstanceID && a.Group == c.Group &&
+			span{a.StartedAt, c.At}.covered(unreadPause, j.Failures) >= unreadAfter
+	}
+	if c.Group != otherCluster || c.Action != heartbeat || !slices.ContainsFunc(j.Actions, unread) {
+		j.violated(others, "%s of %s/%s for %s at %s", c.Action, c.Group, c.Hook, c.InstanceID, clock(c.At))
 	}
 }
 
@@ -209,8 +227,10 @@ func (j *history) due(instanceID string, at time.Time) mark {
 	m := j.mark(instanceID, at)
 	unmarked := func(f removal) bool {
 		until := at
-		if !m.Seen.IsZero() && m.Seen.Before(at) {
-			until = m.Seen
+		for _, one := range j.nodes[instanceID].Marks {
+			if one.Seen.After(f.From) && one.Seen.Before(until) {
+				until = one.Seen
+			}
 		}
 		return f.InstanceID == instanceID && span{f.From, until}.covered(0, j.unavailable()) > 0
 	}

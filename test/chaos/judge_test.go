@@ -29,6 +29,11 @@ func terminated(hook string, seconds float64) awsim.Action {
 	}
 }
 
+// abroad returns a call about the action of another cluster.
+func abroad(action string) []foreignCall {
+	return []foreignCall{{action, otherCluster, ourHook, "i-abroad", at(20)}}
+}
+
 // marks returns that a node was marked, and its deadline.
 func marks(deadline float64) []mark {
 	return []mark{{Seen: at(11), Since: at(11), Deadline: at(deadline)}}
@@ -103,6 +108,14 @@ func TestJudge(t *testing.T) {
 		{"a pod is on a node without a mark when its hook is completed", func(f *facts) {
 			hook(f).PodsAtClose, f.Nodes[0].Marks = []string{"shop/a"}, nil
 		}, emptyNode},
+		{"a pod is deleted before the node has the deadline of a second event, since the API server was down", func(f *facts) {
+			f.Nodes[1].Marks = []mark{{Seen: at(11), Since: at(11), Deadline: at(3600)}, {Seen: at(29), Since: at(11), Deadline: at(32)}}
+			f.Removals[1].From, f.Outages = at(20), []span{{at(19), at(24)}}
+		}, ""},
+		{"a pod is deleted before the node has the deadline of a second event", func(f *facts) {
+			f.Nodes[1].Marks = []mark{{Seen: at(11), Since: at(11), Deadline: at(3600)}, {Seen: at(29), Since: at(11), Deadline: at(32)}}
+			f.Removals[1].From = at(20)
+		}, budgets},
 		{"a pod is on a node that was deleted before the completion", func(f *facts) {
 			hook(f).PodsAtClose, f.Nodes[0].Marks, f.Nodes[0].Gone = []string{"shop/a"}, nil, at(29)
 		}, ""},
@@ -195,8 +208,20 @@ func TestJudge(t *testing.T) {
 		}, ""},
 
 		{"the hook of another cluster is completed", func(f *facts) { f.Actions[2].ClosedAt = at(20) }, others},
-		{"the hook of another cluster is held", func(f *facts) { f.Actions[2].Heartbeats = []time.Time{at(20)} }, others},
-		{"the hook of another team is held", func(f *facts) { f.ForeignCalls = []string{"a heartbeat"} }, others},
+		{"the hook of another cluster is held", func(f *facts) { f.ForeignCalls = abroad(heartbeat) }, others},
+		{"the hook of another cluster is held, and Auto Scaling fails for a moment", func(f *facts) {
+			f.ForeignCalls, f.Failures = abroad(heartbeat), []span{{at(18), at(19)}}
+		}, others},
+		{"the hook of another cluster is held, as Auto Scaling fails", func(f *facts) {
+			f.ForeignCalls, f.Failures = abroad(heartbeat), []span{{at(11), at(18)}}
+		}, ""},
+		{"the hook of another cluster is completed by a call, as Auto Scaling fails", func(f *facts) {
+			f.ForeignCalls, f.Failures = abroad(completion), []span{{at(11), at(18)}}
+		}, others},
+		{"the hook of another team is held, as Auto Scaling fails", func(f *facts) {
+			f.ForeignCalls = []foreignCall{{heartbeat, two, otherHook, "i-in", at(14)}}
+			f.Failures = []span{{at(0), at(18)}}
+		}, others},
 
 		{"a pod is evicted from a node in service", func(f *facts) {
 			f.Requests = append(f.Requests, evicted("a", 20))

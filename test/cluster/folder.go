@@ -115,16 +115,26 @@ func (f *folder) writeConfig(name string, p *ports) error {
 		os.WriteFile(f.path("kwok.yaml"), kwokConfig, 0o600),
 		os.WriteFile(f.path("audit-policy.yaml"), auditPolicy, 0o600),
 		writeCertificates(f.path(authorityFile), f.path(certificateFile), f.path(keyFile)),
-		clientcmd.WriteToFile(clientcmdapi.Config{
-			Clusters: map[string]*clientcmdapi.Cluster{name: {
-				Server: "https://" + address(p.Port(apiServerPort)), CertificateAuthority: f.path(authorityFile),
-			}},
-			AuthInfos: map[string]*clientcmdapi.AuthInfo{name: {
-				ClientCertificate: f.path(certificateFile), ClientKey: f.path(keyFile),
-			}},
-			Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name}},
-			CurrentContext: name,
-		}, f.path(kubeconfigFile)))
+		f.writeKubeconfig(name, "https://"+address(p.Port(apiServerPort))))
+}
+
+// writeKubeconfig writes the administrator's kubeconfig, with the certificates in it: a client that read them from
+// files would read these again every few minutes, also after the control plane is gone.
+func (f *folder) writeKubeconfig(name, server string) error {
+	config := clientcmdapi.Config{
+		Clusters: map[string]*clientcmdapi.Cluster{name: {
+			Server: server, CertificateAuthority: f.path(authorityFile),
+		}},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{name: {
+			ClientCertificate: f.path(certificateFile), ClientKey: f.path(keyFile),
+		}},
+		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name}},
+		CurrentContext: name,
+	}
+	if err := clientcmdapi.FlattenConfig(&config); err != nil {
+		return err
+	}
+	return clientcmd.WriteToFile(config, f.path(kubeconfigFile))
 }
 
 // remove removes the folder, unless the user named it. Nothing may run in it any more.

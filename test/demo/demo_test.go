@@ -185,7 +185,7 @@ func shapeOfNode(description string) (all []string) {
 			all = append(all, section+": "+template(line))
 		case section == "Conditions" && len(fields) > 2:
 			all = append(all, section+": "+strings.Join(fields[:3], " "))
-		case section == "Events" && len(fields) > 2:
+		case section == "Events" && len(fields) > 2 && fields[1] != "RegisteredNode": // Kubernetes may add it later.
 			all = append(all, section+": "+strings.Join(fields[:2], " "))
 		}
 	}

@@ -92,7 +92,7 @@ func TestEveryCommandIsAccountedFor(t *testing.T) {
 // components, fields of the mark. kubectl itself is not run.
 func TestTheKubectlCommands(t *testing.T) {
 	t.Parallel()
-	code := source(t, "internal/*/*.go", "pkg/*/*.go", "pkg/handover/*/*.go", "charts/node-drainer/templates/*.*")
+	code := source(t, "internal/*/*.go", "pkg/*/*.go", "internal/handover/*/*.go", "charts/node-drainer/templates/*.*")
 	verbs := []string{
 		"annotate", "apply", "auth", "create", "describe", "events", "exec", "get", "label", "logs", "patch", "rollout", "taint",
 		"uncordon",

@@ -115,7 +115,7 @@ func TestEveryVariableExists(t *testing.T) {
 // program.
 func TestEveryFlagExists(t *testing.T) {
 	t.Parallel()
-	trigger := find(Pages(t)["docs/trigger-flags.md"], "`(--[a-z-]+)`").with("--help", "--version")
+	trigger := find(Pages(t)["docs/trigger-flags.md"], "`(--[a-z-]+)`").with("--help", "--help-all", "--version")
 	trigger.and(find(source(t, "internal/app/check.go"), `(?m)^  (--[a-z-]+) `))
 	shown := set{}.with("--target-role-arn") // of aws eks create-pod-identity-association
 	for _, page := range Pages(t) {

@@ -17,7 +17,8 @@ import (
 )
 
 // assertNothingKilled holds for every test: no terminating hook completes while a pod that should have moved is on the
-// node. On a node that launches there may be pods, as soon as it is Ready.
+// node, but for that of EKS, and no pod runs when the machine ends. On a node that launches there may be pods, as soon as
+// it is Ready.
 func (f *fixture) assertNothingKilled() {
 	for _, a := range f.aws.Ledger() {
 		if a.Transition == awsim.Launching {
@@ -26,7 +27,8 @@ func (f *fixture) assertNothingKilled() {
 		if a.PodsError != "" {
 			f.t.Errorf("%s: the pods at its close are not known: %s", a.InstanceID, a.PodsError)
 		}
-		if !f.mayKill && (len(a.PodsAtClose) > 0 || len(a.Killed) > 0) {
+		left := len(a.PodsAtClose) > 0 && a.Hook != awsim.EKSTerminateHook
+		if !f.mayKill && (left || len(a.Killed) > 0) {
 			f.t.Errorf("the action of %s was closed by %q with pods on the node: %q, killed: %q",
 				a.InstanceID, a.ClosedBy, a.PodsAtClose, a.Killed)
 		}

@@ -90,7 +90,7 @@ func TestManagedNodeScaleIn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newManagedFixture(t, awsim.Nodegroup{}, eksTimes())
-			f.mayKill = true // At the end of EKS's hook there are pods. The test judges.
+			f.mayKill = !hooked
 			instance := f.instances[0]
 			f.deploy("api", cluster.NodeName(instance), 3, cluster.Pods{
 				Start: 4 * time.Second, Stop: 8 * time.Second, GracePeriod: time.Minute,
@@ -128,7 +128,6 @@ func TestManagedNodeScaleIn(t *testing.T) {
 func TestManagedNodeRollingRestart(t *testing.T) {
 	t.Parallel()
 	f := newManagedFixture(t, awsim.Nodegroup{}, eksTimes())
-	f.mayKill = true // At the end of EKS's hook there may be the pod.
 	instance := f.instances[0]
 	f.deploy("single", cluster.NodeName(instance), 1, cluster.Pods{Start: 6 * time.Second})
 	f.must(f.cluster.MinAvailable(f.ctx, f.namespace, "single", "1"))
@@ -163,7 +162,6 @@ func TestManagedNodeUpdate(t *testing.T) {
 				times.Eviction = 3 * time.Second
 			}
 			f := newManagedFixture(t, awsim.Nodegroup{Strategy: tt.strategy}, times)
-			f.mayKill = tt.force // At the end of EKS's hook there are pods.
 			pods, budget := cluster.Pods{Stop: time.Second}, "1"
 			if tt.force {
 				pods, budget = cluster.Pods{Stop: 15 * time.Second, GracePeriod: time.Minute}, "2"

@@ -30,8 +30,8 @@ func TestDuplicates(t *testing.T) {
 			before: func(f *fixture) { f.aws.Reorder(f.queue, true) },
 			during: func(f *fixture, instance string) { f.aws.ResendMessages(instance) },
 		},
-		"the message is received again with a new receipt handle": {
-			during: func(f *fixture, _ string) { f.aws.ExpireVisibility(f.queue) },
+		"a copy with another receipt handle during the drain": {
+			during: func(f *fixture, instance string) { f.aws.ResendMessages(instance); f.aws.ExpireVisibility(f.queue) },
 		},
 	}
 	for name, tt := range tests {
@@ -134,8 +134,7 @@ func TestKilledAndRestarted(t *testing.T) {
 	}
 }
 
-// TestStopped: on SIGTERM the agent makes its message visible at once, and the next one continues. A receive that is
-// canceled in that moment may still take the message, here as in SQS, so the test looks at the call.
+// TestStopped: on SIGTERM the agent stops its drain, whose message is deleted, and the next one continues from the mark.
 func TestStopped(t *testing.T) {
 	t.Parallel()
 	f := newFixtureWithHook(t)
@@ -147,8 +146,8 @@ func TestStopped(t *testing.T) {
 	complete := f.aws.Inject(awsim.Fault{Action: "CompleteLifecycleAction", Code: "Throttling"}) // It stops before the end.
 	f.terminate(instance)
 	first.waitLog("pod evicted")
+	f.waitQueueEmpty()
 	first.stop()
-	f.assertReleased(first)
 	if a := f.aws.Ledger()[0]; !a.ClosedAt.IsZero() {
 		t.Errorf("the action was closed by %q though the node was not empty", a.ClosedBy)
 	}
@@ -156,6 +155,25 @@ func TestStopped(t *testing.T) {
 	f.startAgent()
 	f.waitHandled(instance)
 	f.assertEvicted(before)
+}
+
+// TestStoppedBeforeTheMark: on SIGTERM the agent makes a message visible at once whose node is not marked yet. A receive
+// that is canceled in that moment may still take the message, here as in SQS, so the test looks at the call.
+func TestStoppedBeforeTheMark(t *testing.T) {
+	t.Parallel()
+	f := newFixtureWithHook(t)
+	_, instance := f.node()
+	f.node()
+	first := f.startAgent()
+	f.waitQueueEmpty() // of the hook's test notification
+	answer := f.aws.Inject(awsim.Fault{Action: "DescribeAutoScalingInstances", Code: "Throttling"})
+	f.terminate(instance)
+	first.waitLog("termination started")
+	first.stop()
+	f.assertReleased(first)
+	answer()
+	f.startAgent()
+	f.waitHandled(instance)
 }
 
 // TestAWSFails: errors, throttling and dropped connections of AWS delay the end, and do not change it.

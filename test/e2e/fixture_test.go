@@ -43,7 +43,8 @@ type fixture struct {
 	user       string // of the agent
 	queue      string
 	nodes      map[string]bool
-	mayKill    bool // pods may be left on a node when its hook completes
+	mayKill    bool   // pods may be left on a node when its hook completes
+	refused    string // the action that programs may call although deploy/iam does not allow it; empty is none
 }
 
 // newFixture returns a fixture with a queue, and a group without instances and hooks.

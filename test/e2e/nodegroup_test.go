@@ -157,7 +157,7 @@ func TestNodegroupBlocked(t *testing.T) {
 	n.startAgent("DRAIN_TIMEOUT=30s")
 	n.serve("db", 2, "0")
 	db := n.namespace + "/db"
-	n.run("--plan", "--nodegroup", "workers").waitExit(0, `disruption-budgets +1 disruption budget allows no disruption now: `+db)
+	n.run("plan", "--nodegroup", "workers").waitExit(0, `disruption-budgets +1 disruption budget allows no disruption now: `+db)
 	n.run("--nodegroup", "workers").waitExit(3, `is Failed: PodEvictionFailure`, `pod `+db+`-\S+ on node \S+ \(disruption budget `+db+`\)`)
 	n.run("--nodegroup", "workers", "--force").waitExit(0, `instances? replaced`)
 	n.expectUpdated("workers", 4, 2) // An update that fails leaves the nodes that it has launched first.

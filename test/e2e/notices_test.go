@@ -91,10 +91,6 @@ func TestNotices(t *testing.T) {
 			name: "a CloudWatch alarm, where it is enabled", kind: "alarm", env: []string{"EVENT_ALARM=drain"},
 			happens: func(f *fixture, id string) { f.aws.SetInstanceAlarm("node-drainer-disk", id, awsim.AlarmFires) },
 		},
-		{
-			name: "a request, where it is enabled", kind: "request", env: []string{"EVENT_REQUEST=drain"},
-			happens: func(f *fixture, id string) { f.aws.Publish(awsim.DrainRequest(f.aws.Envelope(), id)) },
-		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

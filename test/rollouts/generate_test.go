@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/cluster"
-	"github.com/node-drainer/node-drainer/internal/rollout"
+	"github.com/node-drainer/node-drainer/internal/rollout/plan"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -51,9 +51,9 @@ func (g *generator) options() {
 	o := &g.spec.Options
 	o.Batch = oneOf(g, refresh.Amount{N: 1}, refresh.Amount{N: 1}, refresh.Amount{N: 2}, refresh.Amount{N: 30, Percent: true})
 	o.Order = oneOf(g, refresh.ByAge, refresh.ByZone)
-	o.Until = oneOf(g, rollout.Drained, rollout.Drained, rollout.Replaced, rollout.Terminated)
-	o.OnInterrupt = rollout.Detach
-	o.OnConflict, o.Pin, o.Strategy, o.Taint = rollout.Attach, refresh.PinAuto, refresh.LaunchFirst, cluster.NoTaint
+	o.Until = oneOf(g, plan.Drained, plan.Drained, plan.Replaced, plan.Terminated)
+	o.OnInterrupt = plan.Detach
+	o.OnConflict, o.Pin, o.Taint = plan.Attach, refresh.PinAuto, cluster.NoTaint
 	o.Then = refresh.ThenTerminate
 	o.Poll = oneOf(g, 5*time.Second, 15*time.Second, 30*time.Second)
 	o.Stall = oneOf(g, time.Hour, 20*time.Minute)
@@ -72,8 +72,8 @@ func (g *generator) options() {
 			o.Ready = 10 * time.Minute
 		}
 	}
-	if o.OnInterrupt = rollout.Detach; g.chance(4) {
-		o.OnInterrupt = rollout.Cancel
+	if o.OnInterrupt = plan.Detach; g.chance(4) {
+		o.OnInterrupt = plan.Cancel
 	}
 	if o.Mode.InBatches() {
 		g.inBatches(o)
@@ -118,20 +118,20 @@ func (g *generator) inBatches(o *Options) {
 
 // byAWS adds the options of the modes refresh and nodegroup.
 func (g *generator) byAWS(o *Options) {
-	o.OnConflict = oneOf(g, rollout.Attach, rollout.Attach, rollout.Wait, rollout.CancelActive, rollout.Fail)
+	o.OnConflict = oneOf(g, plan.Attach, plan.Attach, plan.Wait, plan.CancelActive, plan.Fail)
 	if g.chance(10) {
 		o.NoWait, o.Gate, o.Suspend = true, false, nil
 	}
 	if o.Mode == refresh.ModeNodegroup {
-		if o.OnConflict == rollout.CancelActive {
-			o.OnConflict = rollout.Wait
+		if o.OnConflict == plan.CancelActive {
+			o.OnConflict = plan.Wait
 		}
 		o.Suspend = nil
 		return
 	}
 	o.RaiseMax = g.chance(4)
 	o.Surge = oneOf(g, refresh.Amount{N: 1}, refresh.Amount{N: 10, Percent: true}, refresh.Amount{N: 50, Percent: true})
-	o.Strategy = oneOf(g, refresh.LaunchFirst, refresh.LaunchFirst, refresh.TerminateFirst)
+	o.MinHealthy = oneOf(g, 0, 0, 90, 50)
 	o.Pin = oneOf(g, refresh.PinAuto, refresh.PinAuto, refresh.PinAlways, refresh.PinNever)
 	o.All = g.chance(8)
 	if g.chance(4) {
@@ -141,7 +141,7 @@ func (g *generator) byAWS(o *Options) {
 		o.AutoRollback = true
 	}
 	if o.Pin != refresh.PinNever && g.chance(8) {
-		o.OnInterrupt = rollout.Rollback
+		o.OnInterrupt = plan.Rollback
 	}
 	o.Newest, o.Alarm = g.chance(6), g.chance(6)
 }

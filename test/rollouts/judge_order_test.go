@@ -22,8 +22,8 @@ func (j *judge) begins(p *process, g *group) {
 	if j.isDisturbed(g) {
 		return
 	}
-	if at := time.Now().UTC(); o.Windows && (at.Hour()%2 == 0 || at.Minute() > 30) && !g.Nodegroup {
-		j.violate("windows kept", "%s is changed at %s", g.Name, at.Format(time.TimeOnly))
+	if at := time.Now(); !o.InWindow(at) && !g.Nodegroup {
+		j.violate("windows kept", "%s is changed at %s", g.Name, at.UTC().Format(time.TimeOnly))
 	}
 	if o.Gate && !j.w.gate.passed(p, g) {
 		j.violate("gate passed", "%s is changed, and the gate has not passed", g.Name)
@@ -70,7 +70,7 @@ type gateway struct {
 
 var errGate = errors.New("the check has failed")
 
-// Try implements rollout.Gate.
+// Try implements plan.Gate.
 func (g *gateway) Try(_ context.Context, at gate.Point) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

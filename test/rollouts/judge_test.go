@@ -219,7 +219,7 @@ func (j *judge) terminates(p *process, c call) {
 		j.begins(p, g)
 		return
 	}
-	if j.isForged() || j.isDisturbed(g) {
+	if j.isForged() || j.isDisturbed(g) || !j.isServing(i) {
 		return
 	}
 	for _, other := range j.left(g) {
@@ -231,6 +231,15 @@ func (j *judge) terminates(p *process, c call) {
 	if d, err := j.w.describe(g); err == nil && int(*d.DesiredCapacity) <= g.low {
 		j.violate("current instances stay", "%s of %s is terminated, and nothing is left of a surge", i.ID, g.Name)
 	}
+}
+
+// isServing reports whether an instance is in service with a ready node. One that is not is taken back first.
+func (j *judge) isServing(i awsim.Instance) bool {
+	if i.State != "InService" || !j.w.spec.Kubernetes {
+		return i.State == "InService"
+	}
+	n, ok := j.w.nodes.of(i.ID)
+	return ok && n.Ready
 }
 
 // left are the instances in scope that are outdated, and do not terminate.

@@ -11,52 +11,12 @@ import (
 	"github.com/node-drainer/node-drainer/internal/autoscaler"
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/internal/rollout"
+	"github.com/node-drainer/node-drainer/internal/rollout/plan"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
-// blind reads each instance, and each node group, as one of another version than it has. If aged, they were launched long ago.
-type blind struct {
-	rollout.Reader
-	aged bool
-}
-
-func (b blind) change(all []refresh.Group) []refresh.Group {
-	for n := range all {
-		if ng := all[n].Nodegroup; ng != nil {
-			other := *ng
-			other.Has.Release, all[n].Nodegroup = "1.31.0-20200101", &other
-		}
-		for k := range all[n].Instances {
-			i := &all[n].Instances[k]
-			if i.Template != nil {
-				i.Template = &refresh.Template{ID: i.Template.ID, Name: i.Template.Name, Version: "77"}
-			}
-			if b.aged {
-				i.Launched = time.Now().Add(-1000 * time.Hour)
-			}
-		}
-	}
-	return all
-}
-
-func (b blind) Find(ctx context.Context, s refresh.Selection) ([]refresh.Group, error) {
-	all, err := b.Reader.Find(ctx, s)
-	return b.change(all), err
-}
-
-func (b blind) Group(ctx context.Context, name string) (refresh.Group, error) {
-	g, err := b.Reader.Group(ctx, name)
-	return b.change([]refresh.Group{g})[0], err
-}
-
-func (b blind) Complete(ctx context.Context, all []refresh.Group) error {
-	err := b.Reader.Complete(ctx, all)
-	b.change(all)
-	return err
-}
-
 // unleased reads no lease.
-type unleased struct{ rollout.Reader }
+type unleased struct{ plan.Reader }
 
 func (u unleased) Find(ctx context.Context, s refresh.Selection) ([]refresh.Group, error) {
 	all, err := u.Reader.Find(ctx, s)
@@ -78,59 +38,18 @@ func (u unleased) Group(ctx context.Context, name string) (refresh.Group, error)
 	return g, err
 }
 
-// forgetful changes nothing of what it should give back.
-type forgetful struct {
-	rollout.Writer
-	surge, standby, processes, most bool
-}
-
-func (f forgetful) Terminate(ctx context.Context, id string) error {
-	if f.surge {
-		return nil
-	}
-	return f.Writer.Terminate(ctx, id)
-}
-
-func (f forgetful) Lower(ctx context.Context, g refresh.Group) (int, error) {
-	if f.surge {
-		return g.Desired, f.WriteSurge(ctx, g.Name, refresh.Surge{})
-	}
-	return f.Writer.Lower(ctx, g)
-}
-
-func (f forgetful) WriteStandby(ctx context.Context, g refresh.Group, record refresh.StandbyRecord) error {
-	if f.standby {
-		return nil
-	}
-	return f.Writer.WriteStandby(ctx, g, record)
-}
-
-func (f forgetful) Release(ctx context.Context, g refresh.Group, only ...string) ([]string, error) {
-	if f.processes {
-		return nil, nil
-	}
-	return f.Writer.Release(ctx, g, only...)
-}
-
-func (f forgetful) RestoreMax(ctx context.Context, g refresh.Group) (bool, error) {
-	if f.most {
-		return false, nil
-	}
-	return f.Writer.RestoreMax(ctx, g)
-}
-
 // neverResumes never resumes the Cluster Autoscaler.
-type neverResumes struct{ rollout.Autoscaler }
+type neverResumes struct{ plan.Autoscaler }
 
 func (neverResumes) Resume(context.Context, autoscaler.Pause) (bool, error) { return true, nil }
 
-func reads(by func(rollout.Reader) rollout.Reader) mutant { return mutant{reader: by} }
+func reads(by func(plan.Reader) plan.Reader) mutant { return mutant{reader: by} }
 
-func writes(f forgetful) mutant {
+func writes(f Forgetful) mutant {
 	return mutant{writer: func(w rollout.Writer) rollout.Writer { f.Writer = w; return f }}
 }
 
-func ignores(what func(*rollout.Config)) mutant { return mutant{config: what} }
+func ignores(what func(*plan.Config)) mutant { return mutant{config: what} }
 
 // secondGroup adds another group, of a later wave.
 func secondGroup(s *Spec) {
@@ -140,7 +59,7 @@ func secondGroup(s *Spec) {
 
 // TestMutants: the judge finds faults of a trigger.
 func TestMutants(t *testing.T) {
-	isBlind := reads(func(r rollout.Reader) rollout.Reader { return blind{r, true} })
+	isBlind := reads(func(r plan.Reader) plan.Reader { return Blind{r, true} })
 	for name, tt := range map[string]struct {
 		mode   refresh.Mode
 		mutant mutant
@@ -149,42 +68,42 @@ func TestMutants(t *testing.T) {
 	}{
 		"compares wrongly, in mode unhealthy": {refresh.ModeUnhealthy, isBlind, nil, "current instances stay"},
 		"compares wrongly, in mode standby":   {refresh.ModeStandby, isBlind, nil, "current instances stay"},
-		"keeps a surge":                       {refresh.ModeUnhealthy, writes(forgetful{surge: true}), nil, "capacity restored"},
-		"keeps instances in Standby":          {refresh.ModeStandby, writes(forgetful{standby: true}), nil, "nothing left"},
-		"keeps processes suspended": {refresh.ModeUnhealthy, writes(forgetful{processes: true}), func(s *Spec) {
+		"keeps a surge":                       {refresh.ModeUnhealthy, writes(Forgetful{Surge: true}), nil, "capacity restored"},
+		"keeps instances in Standby":          {refresh.ModeStandby, writes(Forgetful{Standby: true}), nil, "nothing left"},
+		"keeps processes suspended": {refresh.ModeUnhealthy, writes(Forgetful{Processes: true}), func(s *Spec) {
 			s.Options.Suspend = []string{"AZRebalance"}
 		}, "nothing left"},
-		"keeps the Cluster Autoscaler paused": {refresh.ModeUnhealthy, ignores(func(c *rollout.Config) {
+		"keeps the Cluster Autoscaler paused": {refresh.ModeUnhealthy, ignores(func(c *plan.Config) {
 			c.Autoscaler = neverResumes{c.Autoscaler}
 		}), func(s *Spec) {
 			s.Kubernetes, s.Options.Autoscaler = true, true
 		}, "nothing left"},
-		"keeps the maximum": {refresh.ModeUnhealthy, writes(forgetful{most: true}), func(s *Spec) {
+		"keeps the maximum": {refresh.ModeUnhealthy, writes(Forgetful{Most: true}), func(s *Spec) {
 			s.Options.RaiseMax, s.Groups[0].Max = true, 4
 		}, "capacity restored"},
-		"ignores windows": {refresh.ModeUnhealthy, ignores(func(c *rollout.Config) { c.Windows = nil }), func(s *Spec) {
+		"ignores windows": {refresh.ModeUnhealthy, ignores(func(c *plan.Config) { c.Windows = nil }), func(s *Spec) {
 			s.Options.Windows = true
 		}, "windows kept"},
-		"ignores the gate": {refresh.ModeStandby, ignores(func(c *rollout.Config) { c.Gate = nil }), func(s *Spec) {
+		"ignores the gate": {refresh.ModeStandby, ignores(func(c *plan.Config) { c.Gate = nil }), func(s *Spec) {
 			s.Options.Gate = true
 		}, "gate passed"},
 		"ignores waves": {
-			refresh.ModeUnhealthy, ignores(func(c *rollout.Config) { c.Order = []string{"g2", "g1"} }), secondGroup, "waves kept",
+			refresh.ModeUnhealthy, ignores(func(c *plan.Config) { c.Order = []string{"g2", "g1"} }), secondGroup, "waves kept",
 		},
 		"replaces all groups at once": {
-			refresh.ModeUnhealthy, ignores(func(c *rollout.Config) { c.Parallel = 0 }), func(s *Spec) {
+			refresh.ModeUnhealthy, ignores(func(c *plan.Config) { c.Parallel = 0 }), func(s *Spec) {
 				secondGroup(s)
 				s.Groups[0].Wave, s.Groups[1].Wave = "", ""
 			}, "turns kept",
 		},
-		"ignores labels": {refresh.ModeStandby, ignores(func(c *rollout.Config) { c.Exclude = nil }), func(s *Spec) {
+		"ignores labels": {refresh.ModeStandby, ignores(func(c *plan.Config) { c.Exclude = nil }), func(s *Spec) {
 			s.Kubernetes, s.Options.Exclude, s.Groups[0].Excluded = true, true, 1
 		}, "others untouched"},
 		"takes larger batches": {
-			refresh.ModeUnhealthy, ignores(func(c *rollout.Config) { c.Pace.Batch.N = 3 }), func(s *Spec) { s.Launch = 30 * time.Second }, "capacity kept",
+			refresh.ModeUnhealthy, ignores(func(c *plan.Config) { c.Pace.Batch.N = 3 }), func(s *Spec) { s.Launch = 30 * time.Second }, "capacity kept",
 		},
 		"sees no lease": {
-			refresh.ModeUnhealthy, reads(func(r rollout.Reader) rollout.Reader { return unleased{r} }), func(s *Spec) {
+			refresh.ModeUnhealthy, reads(func(r plan.Reader) plan.Reader { return unleased{r} }), func(s *Spec) {
 				s.Groups[0].Old, s.Groups[0].Size, s.Groups[0].Max = 6, 7, 12
 				s.Visible, s.Launch = 10*time.Second, 30*time.Second
 				s.Runs = []Run{{}, {At: time.Second}, {At: 3 * time.Second}}
@@ -225,7 +144,7 @@ func TestStopped(t *testing.T) {
 				spec := plain(mode)
 				spec.Quirk = ForeignVersion
 				spec.Runs = []Run{{Command: command, Interrupt: 5 * time.Hour}}
-				r := simulate(t, spec, reads(func(r rollout.Reader) rollout.Reader { return blind{r, false} }))
+				r := simulate(t, spec, reads(func(r plan.Reader) plan.Reader { return Blind{r, false} }))
 				if len(r.Violations) > 0 || r.Outcomes[want.outcome] == 0 {
 					t.Errorf("violations %v, outcomes %v\n%s", r.Violations, r.Outcomes, r.Log())
 				}
@@ -248,8 +167,8 @@ func plain(mode refresh.Mode) Spec {
 		}},
 		Options: Options{
 			Mode: mode, Surge: refresh.Amount{N: 1}, Batch: refresh.Amount{N: 1}, Order: refresh.ByAge,
-			Then: refresh.ThenTerminate, Strategy: refresh.LaunchFirst, Pin: refresh.PinAuto, OnConflict: rollout.Attach,
-			Together: refresh.PhaseCheck, Parallel: 1, OnInterrupt: rollout.Detach, Until: rollout.Drained,
+			Then: refresh.ThenTerminate, Pin: refresh.PinAuto, OnConflict: plan.Attach,
+			Together: refresh.PhaseCheck, Parallel: 1, OnInterrupt: plan.Detach, Until: plan.Drained,
 			Stall: time.Hour, Poll: 5 * time.Second,
 		},
 		Runs: []Run{{}},

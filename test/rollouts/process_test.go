@@ -12,12 +12,9 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/aws/ratelimit"
-	"github.com/aws/aws-sdk-go-v2/aws/retry"
 
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/internal/rollout"
-	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
 var errKilled = errors.New("the process was killed")
@@ -57,11 +54,11 @@ func (p *process) execute(ctx context.Context) (ended report.Rollout, err error)
 	}
 	p.note(p.name, "starts: trigger %s", p.run.Command)
 	cfg, reader, writer, view := p.settings()
-	t := rollout.New(cfg, reader, writer, view, &reporter{p: p})
+	t := rollout.New(cfg, reader, writer, view, p.newReporter())
 	switch p.run.Command {
 	case Watch:
 		err = rollout.NewWatcher(cfg, reader, writer, view, rollout.WatchEnvironment{
-			NewReporter: func() report.Reporter { return &reporter{p: p} }, Observer: observer{},
+			NewReporter: func() report.Reporter { return p.newReporter() }, Observer: Observer{},
 		}).Run(ctx)
 	case Trigger:
 		ended, err = t.Run(ctx)
@@ -207,65 +204,14 @@ func (p *process) callOf(r *http.Request, body []byte) call {
 // config is that of the production clients.
 func (p *process) config() aws.Config {
 	cfg := configOf(p.aws.URL(), p)
-	cfg.Retryer = func() aws.Retryer { return retryer{retry.NewStandard(standard), p} }
+	cfg.Retryer = func() aws.Retryer { return Retryer(p.isDead) }
 	return cfg
 }
 
-func standard(o *retry.StandardOptions) {
-	o.MaxAttempts = 10
-	o.MaxBackoff = 5 * time.Second
-	o.RateLimiter = ratelimit.None
-}
-
-// retryer does not retry the calls of a dead process.
-type retryer struct {
-	aws.Retryer
-	p *process
-}
-
-func (r retryer) IsErrorRetryable(err error) bool {
-	return !r.p.isDead() && r.Retryer.IsErrorRetryable(err)
-}
-
-// reporter writes what a rollout reports into the log, and has the judge see how groups end.
-type reporter struct {
-	p     *process
-	notes map[string]int
-	ended map[string]bool
-}
-
-func (r *reporter) Show(now report.Rollout) {
-	for _, g := range now.Groups {
-		if len(g.Notes) == r.notes[g.Name] && (g.Outcome == "" || r.ended[g.Name]) {
-			continue
-		}
-		if r.notes == nil {
-			r.notes, r.ended = map[string]int{}, map[string]bool{}
-		}
-		for _, n := range g.Notes[r.notes[g.Name]:] {
-			r.p.note(r.p.name, "%s: %s", g.Name, n.Text)
-		}
-		r.notes[g.Name] = len(g.Notes)
-		if g.Outcome != "" && !r.ended[g.Name] {
-			r.ended[g.Name] = true
-			r.p.note(r.p.name, "%s: %s: %s", g.Name, g.Outcome, g.Message)
-			r.p.judge.ended(r.p, r.p.named(g.Name), g)
-		}
+// newReporter returns a Reporter that has the judge see how groups end.
+func (p *process) newReporter() report.Reporter {
+	return &Reporter{
+		Write: func(text string) { p.note(p.name, "%s", text) },
+		Ended: func(g report.Group) { p.judge.ended(p, p.named(g.Name), g) },
 	}
 }
-
-func (r *reporter) End(now report.Rollout) { r.Show(now) }
-
-func (r *reporter) Note(group string, n report.Note) { r.p.note(r.p.name, "%s: %s", group, n.Text) }
-func (*reporter) Plan([]report.Plan)                 {}
-func (*reporter) Status(report.Rollout)              {}
-func (*reporter) Nodes(report.Nodes)                 {}
-func (*reporter) Err() error                         { return nil }
-
-// observer is notified of what the log has already.
-type observer struct{}
-
-func (observer) Looked([]refresh.Watched, bool)                  {}
-func (observer) RoundEnded(error)                                {}
-func (observer) RolloutStarted(string, int, string)              {}
-func (observer) RolloutEnded(string, string, string, bool, bool) {}

@@ -1,15 +1,8 @@
-// Package rollouts simulates rollouts: the trigger itself replaces instances of groups that a seed generates, in a
-// simulated AWS and in virtual time, while an operator, an autoscaler, other triggers and faults interfere. A judge knows
-// of each instance whether it was outdated, and whose call has ended it. See docs/simulation.md.
 package rollouts
 
 import (
 	"encoding/json"
 	"time"
-
-	"github.com/node-drainer/node-drainer/internal/cluster"
-	"github.com/node-drainer/node-drainer/internal/rollout"
-	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
 // Spec is all that a seed decides. It is plain data.
@@ -74,44 +67,6 @@ type Hook struct {
 	Abandons bool `json:",omitempty"`
 }
 
-// Options are the flags of the triggers.
-type Options struct {
-	Mode         refresh.Mode
-	Surge        refresh.Amount
-	Batch        refresh.Amount
-	Step         refresh.Amount
-	Order        refresh.Order
-	Then         refresh.Then
-	Between      time.Duration     `json:",omitempty"`
-	RaiseMax     bool              `json:",omitempty"`
-	Suspend      []string          `json:",omitempty"`
-	Checkpoints  []int             `json:",omitempty"`
-	Strategy     refresh.Strategy  `json:",omitempty"`
-	Pin          refresh.Pin       `json:",omitempty"`
-	AutoRollback bool              `json:",omitempty"`
-	Newest       bool              `json:",omitempty"` // --launch-template-version '$Latest', in groups that name a number.
-	Alarm        bool              `json:",omitempty"` // A refresh fails while the alarm is on.
-	OnConflict   rollout.Conflict  `json:",omitempty"`
-	Windows      bool              `json:",omitempty"`
-	Gate         bool              `json:",omitempty"`
-	Only         int               `json:",omitempty"` // So many instances are named.
-	All          bool              `json:",omitempty"`
-	MaxAge       time.Duration     `json:",omitempty"`
-	Exclude      bool              `json:",omitempty"`
-	Taint        cluster.Effect    `json:",omitempty"`
-	Together     refresh.Phase     `json:",omitempty"`
-	Parallel     int               `json:",omitempty"`
-	FailFast     bool              `json:",omitempty"`
-	Autoscaler   bool              `json:",omitempty"` // The Cluster Autoscaler is paused.
-	OnInterrupt  rollout.Interrupt `json:",omitempty"`
-	NoWait       bool              `json:",omitempty"`
-	Until        rollout.Until
-	Stall        time.Duration
-	Ready        time.Duration `json:",omitempty"`
-	Timeout      time.Duration `json:",omitempty"`
-	Poll         time.Duration
-}
-
 // Run is a process of the trigger.
 type Run struct {
 	At        time.Duration
@@ -120,19 +75,6 @@ type Run struct {
 	Reads     bool          `json:",omitempty"` // Calls that change nothing count, too.
 	Interrupt time.Duration `json:",omitempty"` // It is interrupted after this time; 0 is never.
 }
-
-// Command is a command of the trigger.
-type Command string
-
-// The commands.
-const (
-	Trigger  Command = ""
-	Watch    Command = "watch"
-	Rollback Command = Command(rollout.ActRollback)
-	Resume   Command = Command(rollout.ActResume)
-	Cancel   Command = Command(rollout.ActCancel)
-	Pause    Command = Command(rollout.ActPause)
-)
 
 // Step is what somebody does to a group.
 type Step struct {

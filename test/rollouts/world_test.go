@@ -19,11 +19,12 @@ import (
 )
 
 const (
-	clusterName = "demo"
-	clusterTag  = "kubernetes.io/cluster/" + clusterName
-	subnet      = "subnet-a"
-	alarm       = "errors" // of CloudWatch
+	clusterTag = "kubernetes.io/cluster/" + clusterName
+	subnet     = "subnet-a"
 )
+
+// clusterName is that of the cluster of managed node groups.
+const clusterName = "demo"
 
 // world is the simulated AWS and cluster of a Spec, and what the judge knows of them.
 type world struct {

@@ -26,8 +26,14 @@ import (
 // errCrashed is the error of a request of a process that has crashed.
 var errCrashed = errors.New("the process has crashed")
 
+// errStopped is why a process ends that was told to stop.
+var errStopped = errors.New("the process was told to stop")
+
 // leaseLasts is how long it takes at most until another replica leads.
 const leaseLasts = 3 * time.Minute
+
+// releaseLasts is how long that takes when a process gives up its Lease.
+const releaseLasts = 30 * time.Second
 
 // restartAfter is how long the kubelet takes to start a container again.
 const restartAfter = 10 * time.Second
@@ -39,13 +45,16 @@ type span struct{ from, until time.Time }
 type agent struct {
 	Install
 	name    string
+	replica int
 	world   *world
 	cluster *cluster
 
 	mu      sync.Mutex
 	crashAt int       // the process crashes after so many more writes; never if zero
-	down    []span    // when no process ran, or the one that did had crashed
-	crashed time.Time // when the process that runs crashed; zero if it has not
+	down    []span    // when no process ran, or the one that did had crashed or was to stop
+	ended   time.Time // when the process that runs crashed, or was told to stop; zero if neither
+	process *process  // the one that runs; nil if none does
+	old     bool      // make sim-upgrade: the next process is of the older commit
 }
 
 // run runs processes until ctx ends.
@@ -57,26 +66,32 @@ func (a *agent) run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if err := a.runProcess(ctx, cfg); ctx.Err() == nil {
 			a.world.log.add(a.name, "process ended", "error", err)
-			began := a.crashedAt()
-			retry.Sleep(ctx, restartAfter)
-			a.mu.Lock()
-			end := time.Now()
-			if a.Replicas > 1 {
-				end = end.Add(leaseLasts)
-			}
-			a.down = append(a.down, span{began, end})
-			a.mu.Unlock()
+			a.awaitRestart(ctx, errors.Is(err, errStopped))
 		}
 	}
 	return nil
 }
 
-// crashedAt returns when the process that has ended crashed; now, if it did not. One that crashed does nothing more,
-// though its goroutines may take seconds to end.
-func (a *agent) crashedAt() time.Time {
+// awaitRestart waits until the next process starts, and records that none has worked since the last one crashed or was
+// told to stop, until one of the install leads. One that crashed does nothing more, though its goroutines may take
+// seconds to end. One that stops in time gives up its Lease.
+func (a *agent) awaitRestart(ctx context.Context, stopped bool) {
+	a.mu.Lock()
+	p, began := a.process, orNow(a.ended)
+	a.process = nil
+	a.mu.Unlock()
+	retry.Sleep(ctx, restartAfter)
+	end := time.Now()
+	switch {
+	case a.Replicas == 1:
+	case stopped && !p.hasCrashed():
+		end = end.Add(releaseLasts)
+	default:
+		end = end.Add(leaseLasts)
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return orNow(a.crashed)
+	a.down = append(a.down, span{began, end})
 }
 
 // environ returns the variables of the agent. Intervals of the leader election and of messages in flight are longer
@@ -103,9 +118,10 @@ func (a *agent) environ() []string {
 func (a *agent) runProcess(ctx context.Context, cfg config.Agent) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	p := &process{agent: a, kill: func() { cancel(errCrashed) }}
+	p := &process{agent: a, kill: cancel}
 	a.mu.Lock()
-	a.crashed = time.Time{}
+	a.ended, a.process = time.Time{}, p
+	old := a.old
 	a.mu.Unlock()
 	client, err := p.kubernetes()
 	if err != nil {
@@ -115,6 +131,9 @@ func (a *agent) runProcess(ctx context.Context, cfg config.Agent) error {
 	env := app.Environment{AWS: p.aws(), Kubernetes: client, Listener: listener, Version: "sim"}
 	env.HandOvers = map[string]handover.Kind{groupKind: {Releaser: releaser{a.cluster, p}, Peers: true}}
 	logger := zerolog.New(a.world.log.writer(a.name)).Level(zerolog.InfoLevel)
+	if old {
+		return errors.Join(runOld(ctx, a.environ(), env, logger), context.Cause(ctx))
+	}
 	return errors.Join(app.RunIn(ctx, cfg, env, logger), context.Cause(ctx))
 }
 
@@ -136,7 +155,7 @@ func (a *agent) countWrite() bool {
 // process is one process of an agent.
 type process struct {
 	agent *agent
-	kill  func()
+	kill  context.CancelCauseFunc
 
 	mu      sync.Mutex
 	crashed bool
@@ -148,10 +167,10 @@ func (p *process) crash() {
 	if !p.crashed {
 		p.crashed = true
 		p.agent.mu.Lock()
-		p.agent.crashed = time.Now()
+		p.agent.ended = orNow(p.agent.ended)
 		p.agent.mu.Unlock()
 		p.agent.world.log.add(p.agent.name, "process crashed")
-		p.kill()
+		p.kill(errCrashed)
 	}
 }
 

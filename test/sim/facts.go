@@ -22,6 +22,7 @@ type facts struct {
 	mu        sync.Mutex
 	truths    map[string][]truth // by instance
 	removals  []removal
+	evictions []removal // of EKS
 	unguarded []kube.Record
 	losses    map[string]bool        // installs of which messages were lost
 	returns   map[string][]time.Time // by instance: when its machine booted again
@@ -30,8 +31,9 @@ type facts struct {
 	rejoined  map[string][]time.Time // by instance: when its Node registered again
 	removed   map[string]int         // by node and owner: the pods that agents removed
 	storm     bool                   // agents remove pods without end
-	// goroutines is the most there were, of this world and of those that run at the same time
+	// goroutines and live bytes are the most there were, of this world and of those that run at the same time
 	goroutines int
+	live       uint64
 }
 
 // mostRemovals is far more pods of one owner than agents remove from one node, however often it is drained.
@@ -147,7 +149,7 @@ func (r removal) isAllowed() bool {
 
 // record keeps a request if it removes a pod.
 func (f *facts) record(c *cluster, r kube.Record) {
-	if isUnguarded(r) {
+	if r.Client != eksClient && isUnguarded(r) {
 		f.mu.Lock()
 		f.unguarded = append(f.unguarded, r)
 		f.mu.Unlock()
@@ -159,6 +161,10 @@ func (f *facts) record(c *cluster, r kube.Record) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	one := removal{Record: r, cluster: c, pod: pod}
+	if r.Client == eksClient {
+		f.evictions = append(f.evictions, one)
+		return
+	}
 	f.removals = append(f.removals, one)
 	if owner, counts := one.owner(); counts {
 		key := fmt.Sprint(c.Name, pod.Spec.NodeName, owner)
@@ -336,7 +342,24 @@ func (w *world) outages(install string, c *cluster, harmless ...func(Fault) bool
 		if a.Name == install {
 			a.mu.Lock()
 			out = append(out, a.down...)
+			out = append(out, w.leaderless(a, c)...)
 			a.mu.Unlock()
+		}
+	}
+	return out
+}
+
+// leaderless returns when no replica leads after a process has crashed while the API server was away: none could read
+// meanwhile that its Lease was not renewed. The lock of the agent is held.
+func (w *world) leaderless(a *agent, c *cluster) (out []span) {
+	for _, f := range w.spec.Faults {
+		from := w.began.Add(f.From)
+		until := from.Add(f.For)
+		isAway := slices.Contains([]string{"kube-down", "kube-hang", "kube-fail"}, f.Do)
+		for _, d := range a.down {
+			if isAway && f.On == c.Name && a.Replicas > 1 && from.Before(d.until) && until.After(d.until) {
+				out = append(out, span{until, until.Add(leaseLasts)})
+			}
 		}
 	}
 	return out

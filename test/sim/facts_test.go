@@ -45,7 +45,7 @@ func TestEvictionOfAnEarlierPod(t *testing.T) {
 	for uid, want := range map[string]int{"old": 0, "new": 1} {
 		mark := node.Mark{Since: start, Deadline: start.Add(time.Hour)}
 		j := &judge{
-			world:    &world{began: start, facts: &facts{}},
+			world:    &world{began: start, facts: &facts{}, machines: &machines{}},
 			configs:  map[string]config.Agent{"agent": {Drain: drain.Config{EvictionDelay: 2 * time.Minute}}},
 			markings: map[string][]marking{"c": {{node: "a", mark: mark, from: start}}},
 		}

@@ -40,6 +40,9 @@ func Generate(seed uint64) Spec {
 	requestGenerator{g}.all()
 	g.Rand = rand.New(rand.NewPCG(seed, 17))
 	rareGenerator{g}.all()
+	if hasOld {
+		addVersions(&g.spec)
+	}
 	return g.spec
 }
 

@@ -54,7 +54,7 @@ func (g rareEvents) nodeStep(kinds ...string) (Step, bool) {
 
 // drains are the kinds of steps that drain a node, except those whose instances have seconds.
 func drains() []string {
-	return []string{"terminate", "replace", "shrink", "maintain", "annotate", "request", "recommend"}
+	return []string{"terminate", "replace", "shrink", "maintain", "annotate", "alarm", "recommend"}
 }
 
 // after adds a step that happens to the node of another one, at about the same time.
@@ -153,15 +153,19 @@ func (g rareEvents) unset(prefix string) {
 // standby has an operator move an instance to Standby, perhaps while something asks for its replacement, and perhaps
 // before something asks for that of another one.
 func (g rareEvents) standby() {
-	s, ok := g.nodeStep("request", "alarm")
+	s, ok := g.nodeStep("alarm")
 	if !ok || g.chance(3) {
 		group := oneOf(g.generator, g.clusterWithSteps().Groups...)
-		s = Step{Do: "request", On: group.Name, Node: g.IntN(group.Nodes), At: g.between(time.Minute, 10*time.Minute)}
+		s = Step{
+			Do: "alarm", On: group.Name, Node: g.IntN(group.Nodes), At: g.between(time.Minute, 10*time.Minute),
+			For: g.between(time.Minute, time.Hour),
+		}
 		g.spec.Steps = append(g.spec.Steps, s)
-		g.unset("EVENT_REQUEST=")
-		requestGenerator{g.generator}.set("EVENT_REQUEST", "replace", "replace", "drain")
+		g.unset("EVENT_ALARM=")
+		requestGenerator{g.generator}.set("EVENT_ALARM", "replace", "replace", "drain")
 		g.spec.Steps = append(g.spec.Steps, Step{
-			Do: "request", On: s.On, Node: s.Node + 1, At: s.At + g.between(time.Second, time.Hour),
+			Do: "alarm", On: s.On, Node: s.Node + 1, At: s.At + g.between(time.Second, time.Hour),
+			For: g.between(time.Minute, time.Hour),
 		})
 	}
 	if g.chance(3) {

@@ -9,8 +9,8 @@ import (
 // requestGenerator makes what asks for drains of nodes whose instances stay.
 type requestGenerator struct{ *generator }
 
-// all adds the annotation that asks for the drain of a node to a quarter of all worlds, requests to another, and alarms
-// to a sixth. It delays the evictions of some installs.
+// all adds the annotation that asks for the drain of a node to a quarter of all worlds, and alarms to another. It
+// delays the evictions of some installs.
 func (g requestGenerator) all() {
 	for i := range g.spec.Clusters {
 		for k := range g.spec.Clusters[i].Installs {
@@ -24,10 +24,6 @@ func (g requestGenerator) all() {
 	}
 	g.Rand = rand.New(rand.NewPCG(g.spec.Seed, 16))
 	if g.chance(4) {
-		g.set("EVENT_REQUEST", "drain", "cordon", "replace", "ignore")
-		g.add("request")
-	}
-	if g.chance(6) {
 		g.set("EVENT_ALARM", "drain", "cordon", "replace", "ignore")
 		g.add("alarm")
 	}

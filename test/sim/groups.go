@@ -40,6 +40,7 @@ type leadership struct {
 // observe is called for each change of an object.
 func (c *cluster) observe(change kube.Change) {
 	c.add(change)
+	c.world.rollouts.observe(change)
 	pod, ok := change.New.(*corev1.Pod)
 	if !ok {
 		pod, ok = change.Old.(*corev1.Pod)

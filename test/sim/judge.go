@@ -52,6 +52,9 @@ func (j *judge) violate(invariant string, at time.Time, format string, args ...a
 // all returns everything that violates an invariant, in order of time.
 func (j *judge) all() []Violation {
 	hooks, pods, drains := hookJudge{j}, podJudge{j}, drainJudge{j}
+	if j.rollouts.isCutShort() {
+		return j.rollouts.violations
+	}
 	if j.facts.hasStorm() { // The world was cut short.
 		boundJudge{pods}.all()
 		return j.violations
@@ -75,10 +78,11 @@ func (j *judge) all() []Violation {
 			r.Resource, r.Name)
 	}
 	j.noMessageLeft()
-	if most := j.machines.mostLaunched(); most >= mostLaunches {
+	if most := j.machines.mostLaunched(); most >= j.mostLaunches() {
 		j.violate("launches succeed", time.Now(), "a group has launched %d instances", most)
 	}
 	j.deadNodes()
+	j.violations = append(j.violations, j.rollouts.violations...)
 	slices.SortStableFunc(j.violations, func(a, b Violation) int { return int(a.At - b.At) })
 	return j.violations
 }
@@ -132,7 +136,7 @@ func (j *judge) cannotAsk() bool {
 // isUndated reports whether a message is about an event without a deadline, or one whose node may have outlived it when
 // the message arrives: it is repeated until EC2 says whether the instance runs.
 func isUndated(body string) bool {
-	return slices.ContainsFunc([]string{awsim.RequestDrain, awsim.AlarmChanged, awsim.RebalanceAdvice, awsim.StateChanged},
+	return slices.ContainsFunc([]string{awsim.AlarmChanged, awsim.RebalanceAdvice, awsim.StateChanged},
 		func(kind string) bool { return strings.Contains(body, kind) })
 }
 

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -27,10 +28,16 @@ func (j boundJudge) all() {
 	if most := j.facts.goroutines; most > mostGoroutines {
 		j.violate("memory bounded", time.Now(), "there were %d goroutines", most)
 	}
+	if most := j.facts.live; most > mostLive*uint64(runtime.GOMAXPROCS(0)) {
+		j.violate("memory bounded", time.Now(), "%d MiB were in use", most>>20)
+	}
 }
 
 // mostGoroutines is far more than worlds that run at the same time need.
 const mostGoroutines = 3000
+
+// mostLive is several times the bytes that a world needs whose agents call for days, with its record of the calls.
+const mostLive = 256 << 20
 
 // grantsEnd is how long a drain may take beyond its deadline and the grace periods of the pods that were told to end
 // before it: half a minute, and a quarter of a minute for what is under way, a request or the completion of the hook.
@@ -68,8 +75,7 @@ func (j boundJudge) cordonedAgain(c *cluster, h Hook, a awsim.Action) {
 }
 
 // drainEnds: a drain ends by its deadline and the grace periods that were granted before, whatever pods, webhooks and
-// messages do. Auto Scaling may replace the action by another one meanwhile: then the node is drained once more, for
-// half a minute.
+// messages do.
 func (j boundJudge) drainEnds(c *cluster, h Hook, a awsim.Action) {
 	if j.failsToComplete() {
 		return
@@ -82,13 +88,6 @@ func (j boundJudge) drainEnds(c *cluster, h Hook, a awsim.Action) {
 		}
 	}
 	out := overlap(j.outages(h.Install, c, isDescription, isAdmission), end.Add(-2*time.Minute), closed)
-	replaced := slices.ContainsFunc(j.actions, func(o awsim.Action) bool {
-		return o.InstanceID == a.InstanceID && o.Hook == a.Hook && o.Token != a.Token && o.Transition == a.Transition &&
-			o.StartedAt.Before(a.StartedAt)
-	})
-	if replaced {
-		end = end.Add(30 * time.Second)
-	}
 	if over := closed.Sub(end) - grantsEnd - 2*out; over > 0 {
 		j.violate("drains end", closed, "hook %s of %s was held for %v, and %v beyond the bound of its drain", a.Hook,
 			a.InstanceID, closed.Sub(a.StartedAt), over)
@@ -96,7 +95,7 @@ func (j boundJudge) drainEnds(c *cluster, h Hook, a awsim.Action) {
 }
 
 // drainDue returns the deadline of the drain for an action: that of the last mark, which may name one that is over, or
-// what the settings allow.
+// what the settings allow, or the end of the wait for a Node.
 func (j boundJudge) drainDue(c *cluster, h Hook, a awsim.Action, closed time.Time) (due time.Time) {
 	var deadline time.Time
 	for _, m := range j.markings[c.Name] {
@@ -113,7 +112,34 @@ func (j boundJudge) drainDue(c *cluster, h Hook, a awsim.Action, closed time.Tim
 		cfg := j.configs[h.Install]
 		due = a.StartedAt.Add(cfg.Drain.Timeout + cfg.Node.RegistrationTimeout)
 	}
-	return latest(due, j.knownAt(h, a))
+	return latest(latest(due, j.knownAt(h, a)), j.registrationEnds(c, h, a, closed))
+}
+
+// registrationEnds returns until when the agent may wait for another Node of the instance: the mark has gone with the
+// last one, and the message of the action was lost, so that a process that has started since knows neither the deadline
+// nor when the action began. It is zero if the agent knows one of these.
+func (j boundJudge) registrationEnds(c *cluster, h Hook, a awsim.Action, closed time.Time) (end time.Time) {
+	var gone time.Time
+	for _, m := range j.markings[c.Name] {
+		if m.node == a.InstanceID && m.from.Before(closed) {
+			gone = time.Time{}
+			if m.gone && m.until.Before(closed) {
+				gone = m.until
+			}
+		}
+	}
+	isOf := func(body string) bool { return strings.Contains(body, a.Token) }
+	if gone.IsZero() || !slices.ContainsFunc(j.aws.Lost(queueURL(h.Install)), isOf) {
+		return end
+	}
+	for _, agent := range j.agentsOf(h.Install) {
+		for _, d := range agent.down {
+			if d.until.After(gone) && d.until.Before(closed) {
+				end = latest(end, d.until.Add(j.configs[h.Install].Node.RegistrationTimeout))
+			}
+		}
+	}
+	return end
 }
 
 // failsToComplete reports whether AWS fails to complete hooks at some time.
@@ -194,15 +220,15 @@ func (j boundJudge) podsOf(owner types.UID, c *cluster, m marking) (n int) {
 // as much time passes until two minutes after the cordon.
 const lateMargin, lateTimes = 4, 7
 
-// mayStay reports whether a pod may stay on a node that is drained, because its controller has put it back: it
-// tolerates the taint, or names the node, or it comes later than any scheduler is behind, or so near to the deadline
-// that the agent only tells it to stop.
+// mayStay reports whether a pod may stay on a node that is drained, because its controller has put it back: neither
+// taint nor cordon keeps it away, or it names the node, or it comes later than any scheduler is behind, or so near to
+// the deadline that the agent only tells it to stop.
 func mayStay(p *podLife, m marking) bool {
 	owner := metav1.GetControllerOfNoCopy(p)
 	if owner == nil || !p.CreationTimestamp.After(m.from.Add(-time.Second)) {
 		return false
 	}
-	if toleratesAll(p.Pod) || namesNode(p.Pod) {
+	if toleratesAll(p.Pod) || namesNode(p.Pod) || m.isSoft() && toleratesCordon(p.Pod) {
 		return true
 	}
 	again := p.bound.Add(p.bound.Sub(m.from))
@@ -216,6 +242,20 @@ const latestBinding = 2 * time.Minute
 func toleratesAll(p *corev1.Pod) bool {
 	return slices.ContainsFunc(p.Spec.Tolerations, func(t corev1.Toleration) bool {
 		return t.Operator == corev1.TolerationOpExists && t.Key == ""
+	})
+}
+
+// isSoft reports whether the taint of the mark keeps no pod away.
+func (m marking) isSoft() bool {
+	return slices.ContainsFunc(m.mark.Added, func(added string) bool {
+		return strings.HasSuffix(added, ":"+string(corev1.TaintEffectPreferNoSchedule))
+	})
+}
+
+// toleratesCordon reports whether a pod tolerates that its node is unschedulable, as those of DaemonSets do.
+func toleratesCordon(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Spec.Tolerations, func(t corev1.Toleration) bool {
+		return t.Operator == corev1.TolerationOpExists && t.Key == corev1.TaintNodeUnschedulable
 	})
 }
 

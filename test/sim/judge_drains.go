@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/node-drainer/node-drainer/internal/event"
 	"github.com/node-drainer/node-drainer/internal/node"
 	"github.com/node-drainer/node-drainer/test/awsim"
 )
@@ -83,7 +84,7 @@ func (j drainJudge) mostCalls(c *cluster, install string) int {
 		}
 	}
 	for _, a := range j.actions {
-		if of, _, _ := j.clusterOf(a.Group); of == c {
+		if of, _, _ := j.clusterOf(a.Group); of == c && j.hookOf(a).Name != "" { // EKS has hooks of its own.
 			events++
 			closed := a.ClosedAt
 			if closed.IsZero() {
@@ -116,12 +117,17 @@ func (j drainJudge) drainsExplained() {
 }
 
 // mustExplain reports whether a drain of the node has been waiting for pods for two minutes, and nothing keeps its
-// install from saying so.
+// install from saying so. Without the annotation that asked for it there is no drain, although the node stays cordoned
+// while its instance is in Standby.
 func (j drainJudge) mustExplain(c *cluster, id string, at time.Time) bool {
 	began := at.Add(-2 * time.Minute)
 	m, marked := markAt(j.markings[c.Name], id, began)
 	machine := j.machines.find(id)
 	if !marked || machine == nil || !m.mark.Deadline.After(at.Add(time.Minute)) || j.wasDead(id, at) || j.denied(c) {
+		return false
+	}
+	n := nodeAt(&c.changes, id, at)
+	if n != nil && m.mark.Reason == string(event.DrainRequested) && !node.IsDrainRequested(n) {
 		return false
 	}
 	waits := slices.ContainsFunc(j.podsOn(c, id, at), func(p *podLife) bool { return p.bound.Before(m.from) })

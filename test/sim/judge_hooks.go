@@ -2,6 +2,7 @@ package sim
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -279,6 +280,9 @@ func (j hookJudge) onlyOwnHooks() {
 			_, g, _ := j.clusterOf(call.Values.Get("AutoScalingGroupName"))
 			hook := call.Values.Get("LifecycleHookName")
 			i := slices.IndexFunc(g.Hooks, func(h Hook) bool { return h.Name == hook })
+			if i < 0 && strings.HasSuffix(hook, "-LC-Hook") {
+				j.violate("only own hooks", call.At, "%s called %s for hook %s of EKS", call.Key, action, hook)
+			}
 			if i >= 0 && call.Key != "other" && g.Hooks[i].Install != call.Key && call.Code == "" && !j.wasMisled(call) {
 				j.violate("only own hooks", call.At, "%s called %s for hook %s of group %s", call.Key, action, hook, g.Name)
 			}

@@ -200,7 +200,7 @@ func (j podJudge) wasRefused(r removal) bool {
 
 // isTaken reports whether the eviction of another pod took what the budget allowed at that moment.
 func (j podJudge) isTaken(r removal) bool {
-	return slices.ContainsFunc(j.facts.removals, func(e removal) bool {
+	return slices.ContainsFunc(slices.Concat(j.facts.removals, j.facts.evictions), func(e removal) bool {
 		return e.IsEviction() && e.pod.UID != r.pod.UID && e.pod.Labels["app"] == r.pod.Labels["app"] &&
 			e.At.Sub(r.At).Abs() < 10*time.Second
 	})
@@ -235,7 +235,7 @@ func (j podJudge) drainBegan(r removal, m marking) time.Time {
 	return began
 }
 
-// drainsWithoutHook reports whether maintenance or a request starts a drain of its own.
+// drainsWithoutHook reports whether maintenance, an annotation or an alarm starts a drain of its own.
 func (t truth) drainsWithoutHook() bool {
 	return slices.Contains([]string{"maintain", "annotated", "asked to drain", "asked to replace"}, t.kind)
 }
@@ -303,10 +303,13 @@ func (j *judge) marksOn(n *corev1.Node) (marks []string) {
 			marks = append(marks, t.ToString())
 		}
 	}
-	if _, byAdministrator := j.facts.cordons[n.Name]; n.Spec.Unschedulable && !byAdministrator {
+	_, byOthers := j.facts.cordons[n.Name]
+	if n.Spec.Unschedulable && !byOthers {
 		marks = append(marks, "unschedulable")
 	}
-	if _, ok := n.Labels[corev1.LabelNodeExcludeBalancers]; ok {
+	m := j.machines.find(n.Name)
+	byEKS := byOthers && m != nil && m.group.Managed
+	if _, ok := n.Labels[corev1.LabelNodeExcludeBalancers]; ok && !byEKS {
 		marks = append(marks, corev1.LabelNodeExcludeBalancers)
 	}
 	for _, c := range n.Status.Conditions {

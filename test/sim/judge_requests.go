@@ -46,15 +46,15 @@ func (j requestJudge) reasonsFor(r removal) []truth {
 	})
 }
 
-// inTurn: pods are removed because of one request of each group at a time, except those that came when the node was
-// marked already. A process that starts again starts with any request.
+// inTurn: pods are removed because of one alarm of each group at a time, except those that came when the node was
+// marked already. A process that starts again starts with any alarm.
 func (j requestJudge) inTurn() {
 	turns := map[string][]marking{} // by group
 	for _, r := range j.facts.removals {
 		m, marked := markAt(j.markings[r.cluster.Name], r.pod.Spec.NodeName, r.At)
-		isRequest := marked && j.drainsRequested(r, m) && r.pod.CreationTimestamp.Time.Before(m.from)
+		isForAlarm := marked && j.drainsForAlarm(r, m) && r.pod.CreationTimestamp.Time.Before(m.from)
 		machine := j.machines.find(r.pod.Spec.NodeName)
-		if !isRequest || machine == nil || len(j.spec.Faults) > 0 {
+		if !isForAlarm || machine == nil || len(j.spec.Faults) > 0 {
 			continue
 		}
 		before := turns[machine.group.Name]
@@ -62,7 +62,7 @@ func (j requestJudge) inTurn() {
 		if i < 0 {
 			turns[machine.group.Name] = append(before, m)
 		} else if i < len(before)-1 {
-			j.violate("requests in turn", r.At, "%s removed pod %s from node %s after others from %s, because of requests",
+			j.violate("alarms in turn", r.At, "%s removed pod %s from node %s after others from %s, because of alarms",
 				r.Client, r.pod.Name, m.node, before[i+1].node)
 		}
 	}
@@ -74,12 +74,17 @@ func (j requestJudge) wasAnnotated(id string, at time.Time) bool {
 	return slices.ContainsFunc(j.facts.truthsAt(id, at, longest), func(t truth) bool { return t.kind == "annotated" })
 }
 
-// evictionDelayed: no pod is evicted within DRAIN_EVICTION_DELAY of the taint, unless half of the drain has passed, or
-// less than three minutes are left.
+// evictionDelayed: no pod is evicted within DRAIN_EVICTION_DELAY of the taint, or of the begin of a drain whose node
+// could not be tainted, unless half of the drain has passed, less than three minutes are left, or nothing runs on the
+// machine anymore.
 func (j requestJudge) evictionDelayed(r removal) {
 	delay := j.configs[r.Client].Drain.EvictionDelay
 	m, marked := markAt(j.markings[r.cluster.Name], r.pod.Spec.NodeName, r.At)
 	if delay == 0 || !marked || !r.IsEviction() || r.isOfEarlierPod() {
+		return
+	}
+	machine := j.machines.find(r.pod.Spec.NodeName)
+	if machine != nil && !machine.endedAt.IsZero() && machine.endedAt.Before(r.At) {
 		return
 	}
 	since, deadline := j.drainBegan(r, m), j.deadlineOf(r, m)
@@ -130,11 +135,11 @@ func (j requestJudge) isLaunching(id string, at time.Time) bool {
 	})
 }
 
-// drainsRequested reports whether the pod was removed because of a request. If requests only cordon nodes, their pods
+// drainsForAlarm reports whether the pod was removed because of an alarm. If alarms only cordon nodes, their pods
 // are removed for other events.
-func (j requestJudge) drainsRequested(r removal, m marking) bool {
-	cordons := j.configs[r.Client].Event.Request == event.Cordon
-	return !r.isOfEarlierPod() && m.mark.Reason == string(event.Request) && !cordons
+func (j requestJudge) drainsForAlarm(r removal, m marking) bool {
+	cordons := j.configs[r.Client].Event.Alarm == event.Cordon
+	return !r.isOfEarlierPod() && m.mark.Reason == string(event.Alarm) && !cordons
 }
 
 // drainEnds: a drain that an annotation asks for ends within DRAIN_TIMEOUT, and the condition of the node says so,

@@ -67,23 +67,10 @@ func (m *machines) mostLaunched() (most int) {
 	return most
 }
 
-// groupOf returns the name of the group of an instance.
-func (m *machines) groupOf(id string) string {
-	for _, c := range m.world.spec.Clusters {
-		for _, g := range c.Groups {
-			for _, i := range m.world.aws.Instances(g.Name) {
-				if i.ID == id {
-					return g.Name
-				}
-			}
-		}
-	}
-	return ""
-}
-
 // Launch starts the machine of an instance. Its Node registers when it has booted, which a launch hook sees.
 func (m *machines) Launch(ctx context.Context, id, zone string) error {
-	c, g, ok := m.world.clusterOf(m.groupOf(id))
+	name, _, _ := m.world.aws.Member(id)
+	c, g, ok := m.world.clusterOf(name)
 	if !ok {
 		return nil // It left its group before it was launched.
 	}

@@ -34,7 +34,7 @@ func Reduce(t *testing.T, spec Spec, invariant string) string {
 			return true
 		})
 	}
-	return report(spec, result, result.Violations[violation(result)])
+	return reportOf(spec, result, result.Violations[violation(result)])
 }
 
 // smallerSpecs returns copies of a world, each of which lacks one part.
@@ -47,6 +47,14 @@ func smallerSpecs(s Spec) (out []Spec) {
 	}
 	for i := range s.Faults {
 		add(func(n *Spec) { n.Faults = slices.Delete(n.Faults, i, i+1) })
+	}
+	for i := range s.Triggers {
+		if len(s.Triggers) > 1 {
+			add(func(n *Spec) { n.Triggers = slices.Delete(n.Triggers, i, i+1) })
+		}
+	}
+	for i := range s.Versions {
+		add(func(n *Spec) { n.Versions = slices.Delete(n.Versions, i, i+1) })
 	}
 	for i := range s.Steps {
 		add(func(n *Spec) { n.Steps = slices.Delete(n.Steps, i, i+1) })
@@ -103,6 +111,9 @@ func (c Cluster) withSmallerParts() (out []Cluster) {
 		for k := range in.Settings {
 			add(func(n *Cluster) { n.Installs[i].Settings = slices.Delete(n.Installs[i].Settings, k, k+1) })
 		}
+		if in.Old {
+			add(func(n *Cluster) { n.Installs[i].Old = false })
+		}
 		if in.Replicas > 1 {
 			add(func(n *Cluster) { n.Installs[i].Replicas = 1 })
 		}
@@ -134,8 +145,8 @@ func (c Cluster) withSmallerWorkloads() (out []Cluster) {
 // reportLines is how long a report is at most.
 const reportLines = 30
 
-// report describes a world that violates an invariant: the world, the violation, and what happened last before it.
-func report(spec Spec, r Result, v Violation) string {
+// reportOf describes a world that violates an invariant: the world, the violation, and what happened last before it.
+func reportOf(spec Spec, r Result, v Violation) string {
 	lines := slices.DeleteFunc(slices.Clone(r.lines), func(l line) bool {
 		return l.at.Sub(r.began) > v.At+time.Second || l.at.Before(r.began) && l.who == "aws"
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"runtime/metrics"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -20,7 +21,7 @@ import (
 const (
 	// lastingFault is how long a fault lasts that is never mended.
 	lastingFault = 24 * time.Hour
-	// longest is how long a world without requests may take after its last step.
+	// longest is how long a world without alarms may take after its last step.
 	longest = 16 * time.Hour
 	// mostLaunches is how many instances a group launches at most, unless its launches never succeed. Each of a few steps
 	// can replace all of its instances.
@@ -45,12 +46,19 @@ type Violation struct {
 func (v Violation) String() string { return fmt.Sprintf("%v %s: %s", v.At, v.Invariant, v.Text) }
 
 // Run runs a world.
-func Run(t *testing.T, spec Spec) (result Result) {
+func Run(t *testing.T, spec Spec) Result {
+	t.Helper()
+	return run(t, spec, mutant{})
+}
+
+// run runs a world whose triggers have a fault.
+func run(t *testing.T, spec Spec, m mutant) (result Result) {
 	t.Helper()
 	replay(t, spec.Order)
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		w, err := newWorld(spec)
+		w.rollouts.mutant = m
 		if err == nil {
 			result, err = runner{w}.run(ctx)
 		}
@@ -83,9 +91,17 @@ func (w runner) run(ctx context.Context) (Result, error) {
 	w.log.began = w.began
 	w.work.Go(func() { otherTools(w).holdOthers(ctx) })
 	w.work.Go(func() { events(w).runSteps(ctx) })
+	w.startVersions(ctx)
+	rolling := w.rollouts.start(ctx)
+	defer w.rollouts.stop()
 	faults(w).injectFaults()
 	w.work.Go(func() { faults(w).runFaults(ctx) })
-	w.settle(ctx)
+	w.settle(ctx, w.lastPlanned())
+	if w.isJoint() && !w.rollouts.isCutShort() {
+		w.rollouts.end(rolling)
+		w.settle(ctx, time.Now())
+		w.rollouts.judgeLeft(rolling)
+	}
 	judge := newJudge(w.world)
 	violations := judge.all()
 	stop()
@@ -129,25 +145,32 @@ func (w runner) lastPlanned() time.Time {
 			last = at
 		}
 	}
+	for _, v := range w.spec.Versions {
+		last = latest(last, w.began.Add(v.At))
+	}
 	for _, f := range w.spec.Faults {
 		// Nothing need outlive a webhook.
 		if at := w.began.Add(f.From + f.For); at.After(last) && f.For < lastingFault && !isAdmission(f) {
 			last = at
 		}
 	}
+	for _, t := range w.spec.Triggers {
+		last = latest(last, w.began.Add(t.At+t.Interrupt))
+	}
 	return last
 }
 
-// settle waits until nothing has happened for a while, or the world has taken too long.
-func (w runner) settle(ctx context.Context) {
-	last := w.lastPlanned()
-	for time.Until(last) > 0 && !w.facts.hasStorm() && ctx.Err() == nil {
+// settle waits until nothing has happened for a while after the last thing that is planned, or the world has taken too
+// long.
+func (w runner) settle(ctx context.Context, last time.Time) {
+	for time.Until(last) > 0 && !w.isCutShort() && ctx.Err() == nil {
 		retry.Sleep(ctx, min(time.Minute, time.Until(last)))
 		w.facts.goroutines = max(w.facts.goroutines, runtime.NumGoroutine())
+		w.facts.live = max(w.facts.live, liveBytes())
 	}
 	settles, crashes, most := w.settles(), w.crashes(), w.mostTime()
 	for quiet := time.Duration(0); quiet < settles && time.Since(last) < most; quiet += time.Minute {
-		if w.machines.mostLaunched() >= mostLaunches || w.facts.hasStorm() {
+		if w.machines.mostLaunched() >= w.mostLaunches() || w.isCutShort() {
 			return
 		}
 		retry.Sleep(ctx, time.Minute)
@@ -157,12 +180,25 @@ func (w runner) settle(ctx context.Context) {
 	}
 }
 
-// mostTime returns how long the world may take after its last step. Requests of a group wait for each other, and an
+// isCutShort reports whether the world need not go on.
+func (w runner) isCutShort() bool { return w.facts.hasStorm() || w.rollouts.isCutShort() }
+
+// liveBytes returns how much of the heap the last garbage collection has found in use.
+func liveBytes() uint64 {
+	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
+}
+
+// mostTime returns how long the world may take after its last step. Alarms of a group wait for each other, and an
 // instance may be terminated right after the replacement of its root volume: then its node is drained twice.
 func (w runner) mostTime() time.Duration {
 	most := longest
+	if w.isJoint() {
+		most += longestRollout
+	}
 	for _, s := range w.spec.Steps {
-		if s.Do == "request" || s.Do == "volumes" {
+		if s.Do == "alarm" || s.Do == "volumes" {
 			most += longest
 		}
 	}
@@ -206,6 +242,9 @@ func (c *cluster) hasKubelet(name string) bool {
 // isIdle reports whether nothing of what the Spec asks for is still going on: no instance waits or is replaced, no pod
 // terminates, and no queue has a message.
 func (w runner) isIdle() bool {
+	if w.rollouts.areRunning() {
+		return false
+	}
 	for _, a := range w.aws.Ledger() {
 		if a.ClosedAt.IsZero() {
 			return false

@@ -6,6 +6,7 @@ package sim
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 )
 
@@ -17,8 +18,10 @@ type Spec struct {
 	Visible  time.Duration `json:",omitempty"` // how long descriptions of Auto Scaling are stale
 	Skew     time.Duration `json:",omitempty"` // by how much the clock of AWS is ahead of that of the agents
 	Clusters []Cluster
-	Steps    []Step  `json:",omitempty"`
-	Faults   []Fault `json:",omitempty"`
+	Steps    []Step    `json:",omitempty"`
+	Faults   []Fault   `json:",omitempty"`
+	Versions []Version `json:",omitempty"` // make sim-upgrade: in order of time
+	Triggers []Trigger `json:",omitempty"` // joint worlds: see triggers.go
 }
 
 // Cluster is a Kubernetes cluster, with the agents that are installed in it.
@@ -28,7 +31,9 @@ type Cluster struct {
 	Groups    []Group
 	Workloads []Workload  `json:",omitempty"`
 	Daemons   []DaemonSet `json:",omitempty"`
-	Timing    Timing
+	// Autoscaler is a Cluster Autoscaler, in joint worlds.
+	Autoscaler bool `json:",omitempty"`
+	Timing     Timing
 }
 
 // Install is an installation of the agent, with a queue of its own.
@@ -38,6 +43,7 @@ type Install struct {
 	Replicas int      // more than one elect a leader
 	Named    bool     `json:",omitempty"` // HOOK_NAMES is set
 	Settings []string `json:",omitempty"` // further variables, as KEY=VALUE
+	Old      bool     `json:",omitempty"` // make sim-upgrade: its first processes are of the older commit
 }
 
 // manages reports whether an install manages the nodes of a group.
@@ -60,7 +66,9 @@ type Group struct {
 	Team       string `json:",omitempty"` // the label of its nodes
 	Spot       bool   `json:",omitempty"`
 	MinHealthy int    `json:",omitempty"` // percentage of the maintenance policy; 0 is no policy
+	Max        int    `json:",omitempty"` // the maximum size; 0 is room for another group of this size
 	Hooks      []Hook
+	Managed    bool `json:",omitempty"` // it is that of a managed node group of EKS, in joint worlds
 	Pool       bool `json:",omitempty"` // a warm pool keeps stopped instances, and takes them back on scale-in
 	// Broken is how many of the nodes that the group launches during the run never become Ready.
 	Broken int `json:",omitempty"`
@@ -169,6 +177,15 @@ type Webhook struct {
 	Answers   time.Duration `json:",omitempty"` // how long it takes
 	Timeout   time.Duration // how long the API server waits for it
 	Ignores   bool          `json:",omitempty"` // a request goes on without an answer
+}
+
+// clone returns a copy in which groups can have other names.
+func (s Spec) clone() Spec {
+	s.Clusters, s.Steps = slices.Clone(s.Clusters), slices.Clone(s.Steps)
+	for i := range s.Clusters {
+		s.Clusters[i].Groups = slices.Clone(s.Clusters[i].Groups)
+	}
+	return s
 }
 
 // String returns the world as JSON on one line.

@@ -36,6 +36,7 @@ func (w events) runSteps(ctx context.Context) {
 
 // do does one step. Its error says why the step had no effect, for example because its instance is gone.
 func (w events) do(ctx context.Context, s Step) error {
+	w.rollouts.disturb(s.On)
 	switch s.Do {
 	case "mislead-launch", "flood":
 		return forger{w}.aboutNoNode(ctx, s)
@@ -53,6 +54,8 @@ func (w events) do(ctx context.Context, s Step) error {
 		return nil
 	case "restart":
 		return w.restart(s)
+	case "version", "back", "scale":
+		return w.rollouts.change(s) //nolint:contextcheck // What it starts lives until Close.
 	}
 	return w.doToNode(s) //nolint:contextcheck // What it starts lives until Close.
 }
@@ -88,7 +91,7 @@ func (w events) doToNode(s Step) error {
 		return groupEvents{w}.change(s, ids)
 	case "maintain":
 		return w.maintain(w.some(ids, s.Node, s.N), s.For)
-	case "cordon", "annotate", "request", "alarm", "rejoin":
+	case "cordon", "annotate", "alarm", "rejoin":
 		return nodeEvents(w).change(id, s)
 	case "mislead", "mislead-maintenance":
 		return forger{w}.aboutNode(id, s)
@@ -179,8 +182,13 @@ func (w events) restart(s Step) (err error) {
 func (w events) terminate(ids []string, decrement bool) error {
 	for _, id := range ids {
 		w.facts.announce(id, truth{kind: "terminate", from: time.Now()})
+		group := w.machines.find(id).group.Name
+		desired := w.aws.Desired(group)
 		if err := w.aws.Terminate(id, decrement); err != nil {
 			return err
+		}
+		if decrement {
+			w.rollouts.ask(group, desired, -1)
 		}
 	}
 	return nil

@@ -59,9 +59,13 @@ func (w groupEvents) suspend(s Step) error {
 
 // standBy moves an instance to Standby, as an operator does, and back after a time; never if the time is zero.
 func (w groupEvents) standBy(group, id string, during time.Duration) error {
+	desired := w.aws.Desired(group)
 	_, err := w.client().EnterStandby(context.Background(), &autoscaling.EnterStandbyInput{
 		AutoScalingGroupName: &group, InstanceIds: []string{id}, ShouldDecrementDesiredCapacity: new(true),
 	})
+	if err == nil {
+		w.rollouts.leave(group, id, desired)
+	}
 	if err != nil || during == 0 {
 		return err
 	}
@@ -70,6 +74,9 @@ func (w groupEvents) standBy(group, id string, during time.Duration) error {
 		_, err := w.client().ExitStandby(context.Background(), &autoscaling.ExitStandbyInput{
 			AutoScalingGroupName: &group, InstanceIds: []string{id},
 		})
+		if err == nil {
+			w.rollouts.returned(group, id)
+		}
 		w.log.add("step", "standby ended", "node", id, "error", err)
 	})
 	return nil

@@ -24,9 +24,6 @@ func (w nodeEvents) change(id string, s Step) error {
 		return w.rejoin(id, s)
 	case "annotate":
 		return w.annotate(id, s.For)
-	case "request":
-		w.announce(id, "EVENT_REQUEST")
-		w.aws.Publish(awsim.DrainRequest(w.aws.Envelope(), id))
 	case "alarm":
 		w.alarm(id, s)
 	case "cordon":

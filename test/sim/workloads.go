@@ -21,6 +21,11 @@ const namespace = "shop"
 
 // createWorkloads creates the controllers of all pods, and their budgets.
 func (c *cluster) createWorkloads() error {
+	if c.Autoscaler {
+		if err := c.createAutoscaler(); err != nil {
+			return err
+		}
+	}
 	for _, d := range c.Daemons {
 		if err := c.server.Create(newDaemonSet(d)); err != nil {
 			return err

@@ -21,6 +21,12 @@ import (
 // launchTemplate is that of all groups.
 const launchTemplate = "nodes"
 
+// firstImage is that of all groups at first.
+const firstImage = "ami-1"
+
+// imageOf is the image of the nth version.
+func imageOf(n int) string { return fmt.Sprintf("ami-%d", n) }
+
 // world is a running Spec.
 type world struct {
 	spec     Spec
@@ -32,6 +38,7 @@ type world struct {
 	log      *log
 	facts    *facts
 	chosen   map[string]string // by On and Node of the steps: the instance that they chose last
+	rollouts *rolloutFacts
 	work     sync.WaitGroup
 }
 
@@ -42,39 +49,37 @@ type cluster struct {
 	agents      []*agent
 	controllers *kube.Controllers
 	log         *log
+	world       *world
 	members     map[string]*group // by workload: those whose pods have a leader
+	version     string            // of Kubernetes, for managed node groups
+	nodegroups  map[string]string // managed node groups, by the names of their groups
 	changes
 }
 
 // newWorld builds the world, without agents. Its groups have their instances, and its workloads their pods.
 func newWorld(spec Spec) (*world, error) {
 	w := &world{
-		spec: spec, random: rand.New(rand.NewPCG(spec.Seed, 1)), log: &log{seed: spec.Seed, began: time.Now()},
+		spec: spec.clone(), random: rand.New(rand.NewPCG(spec.Seed, 1)), log: &log{seed: spec.Seed, began: time.Now()},
 		chosen: map[string]string{},
 	}
-	w.facts = newFacts(w)
+	w.facts, w.rollouts = newFacts(w), newRolloutFacts(w)
 	w.machines = &machines{
 		world: w, instances: map[string]*machine{}, launched: map[string]int{}, early: map[string][]time.Duration{},
 	}
 	w.aws = awsim.NewUnconnected(awsim.Options{Queues: w.queues(), Machines: w.machines, Seed: spec.Seed})
-	for i, c := range spec.Clusters {
-		running := &cluster{Cluster: c, log: w.log, members: map[string]*group{}}
+	for i, c := range w.spec.Clusters {
+		running := &cluster{
+			Cluster: c, log: w.log, world: w, members: map[string]*group{}, nodegroups: map[string]string{},
+		}
 		running.start(w, spec.Seed+uint64(i))
 		w.clusters = append(w.clusters, running)
 	}
-	if _, err := w.aws.CreateLaunchTemplate(launchTemplate, "ami-1"); err != nil {
+	if err := (setup{w}).createGroups(); err != nil {
 		return w, err
-	}
-	for _, c := range w.clusters {
-		for _, g := range c.Groups {
-			if err := (setup{w}).createGroup(c, g); err != nil {
-				return w, err
-			}
-		}
 	}
 	time.Sleep(time.Minute)
 	for _, c := range w.clusters {
-		if err := errors.Join(c.addStrayNode(spec.Steps), c.createWorkloads()); err != nil {
+		if err := errors.Join(c.addStrayNode(w.spec.Steps), c.createWorkloads()); err != nil {
 			return w, err
 		}
 	}
@@ -102,16 +107,43 @@ func queueURL(install string) string {
 // setup creates groups and hooks, and connects them with the queues.
 type setup struct{ *world }
 
+// createGroups makes all groups. With triggers each has a launch template of its own.
+func (w setup) createGroups() error {
+	if _, err := w.aws.CreateLaunchTemplate(launchTemplate, firstImage); err != nil {
+		return err
+	}
+	for i, c := range w.clusters {
+		if err := (managed{c}).connect(i); err != nil {
+			return err
+		}
+		for _, g := range c.Groups {
+			if err := w.createGroup(c, g); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // createGroup makes a group, whose instances are launched at once, because it has no hooks yet.
 func (w setup) createGroup(c *cluster, g Group) error {
+	if g.Managed {
+		return managed{c}.create(g)
+	}
 	group := awsim.Group{
 		LaunchTemplate: launchTemplate,
-		Name:           g.Name, Desired: g.Nodes, Max: 2*g.Nodes + 1,
+		Name:           g.Name, Desired: g.Nodes, Max: g.most(),
 		Tags:       map[string]string{"kubernetes.io/cluster/" + c.Name: "owned"},
 		MinHealthy: g.MinHealthy, MaxHealthy: g.MinHealthy + g.MinHealthy/2,
 	}
 	if g.Spot {
 		group.Market = awsim.Spot
+	}
+	if w.isJoint() {
+		group.LaunchTemplate, group.LaunchTemplateVersion = g.Name, "$Default"
+		if _, err := w.aws.CreateLaunchTemplate(g.Name, firstImage); err != nil {
+			return err
+		}
 	}
 	return w.aws.CreateGroup(group)
 }
@@ -147,7 +179,7 @@ func (w setup) routeInstall(c *cluster, i Install) error {
 	w.aws.SubscribeTopic(topic(i.Name, "sns"), queue, false)
 	w.aws.SubscribeTopic(topic(i.Name, "raw"), queue, true)
 	w.aws.AddRule(queue, awsim.SpotWarning, awsim.RebalanceAdvice, awsim.StateChanged, awsim.HealthChanged,
-		awsim.ReservationWarning, awsim.BlockWarning, awsim.RequestDrain, awsim.AlarmChanged)
+		awsim.ReservationWarning, awsim.BlockWarning, awsim.AlarmChanged)
 	for _, g := range c.Groups {
 		var names []string
 		for _, h := range g.Hooks {
@@ -259,7 +291,8 @@ func (c *cluster) start(w *world, seed uint64) {
 	}
 	for _, i := range c.Installs {
 		for n := range i.Replicas {
-			c.agents = append(c.agents, &agent{Install: i, name: fmt.Sprintf("%s-%d", i.Name, n), world: w, cluster: c})
+			name := fmt.Sprintf("%s-%d", i.Name, n)
+			c.agents = append(c.agents, &agent{Install: i, name: name, replica: n, world: w, cluster: c, old: i.Old})
 		}
 	}
 }

@@ -29,7 +29,7 @@ func TestGateFails(t *testing.T) {
 		"a command": {
 			[]string{"--mode", "unhealthy"},
 			[]string{"--gate-command", `echo "$GATE_GROUP lost its quorum"; test $GATE_REPLACED = 0`},
-			`workers .*the gate did not pass \(batch of workers\) in 1s .*exit status 1: workers lost its quorum; nothing further`,
+			`workers .*the gate did not pass \(batch of workers\) in 2s .*exit status 1: workers lost its quorum; nothing further`,
 			"SetInstanceHealth",
 		},
 		"a URL": {
@@ -46,7 +46,7 @@ func TestGateFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := newAccount(t, launchFirst(4))
-			args := append(tt.args, "--gate-timeout", "1s")
+			args := append(tt.args, "--gate-timeout", "2s")
 			a.trigger(append(args, tt.gate...)...).waitExit(3, tt.says)
 			if calls := a.changes(); tt.call != "" && calls[tt.call] != 1 || calls["SetInstanceHealth"] > 1 {
 				t.Errorf("the trigger called %v", calls)

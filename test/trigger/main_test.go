@@ -1,6 +1,6 @@
 // Package trigger tests the trigger as a process against a simulated AWS, without a cluster: exit codes, interrupts,
-// kills, failures of AWS, permissions, and the terminal. What a rollout decides is tested in internal/rollout and
-// pkg/refresh.
+// kills, failures of AWS, permissions, and the terminal; and what takes hours, in virtual time: see world. What a rollout
+// decides is tested in internal/rollout and pkg/refresh, and whatever may happen during it in test/rollouts.
 package trigger
 
 import (
@@ -13,17 +13,6 @@ import (
 	"github.com/node-drainer/node-drainer/internal/cli"
 	"github.com/node-drainer/node-drainer/test/harness"
 )
-
-var every = flag.Int("every", 11, "of the generated rollouts, run each of this distance; 1 runs all")
-
-// sample returns 0 and each number of the distance every below n. By default that is neither even nor a multiple of
-// three or five: what seeds decide by their remainders then varies.
-func sample(n int) (some []int) {
-	for i := 0; i < n; i += *every {
-		some = append(some, i)
-	}
-	return some
-}
 
 // asTrigger is the variable that makes this test binary the trigger. Thus the tests run the code that they are linked
 // with, and Go knows when a result is out of date.

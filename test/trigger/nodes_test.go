@@ -5,7 +5,6 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -15,6 +14,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/node-drainer/node-drainer/test/harness"
 )
 
 // nodes is an API server that has a Ready node for each instance in service. Nodes can be tainted.
@@ -133,9 +134,7 @@ func (n *nodes) watch(w http.ResponseWriter, r *http.Request) {
 func kubeconfig(t testing.TB, url string) (file string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(file, []byte(`{"apiVersion": "v1", "kind": "Config", "current-context": "c",
-		"clusters": [{"name": "c", "cluster": {"server": "`+url+`"}}],
-		"contexts": [{"name": "c", "context": {"cluster": "c"}}]}`), 0o600); err != nil {
+	if err := harness.WriteKubeconfig(file, url); err != nil {
 		t.Fatal(err)
 	}
 	return file

@@ -62,7 +62,7 @@ func TestReadyTimeout(t *testing.T) {
 			[]string{"--checkpoints", "50,100", "--checkpoint-delay", "1m"},
 			late + `.*is Cancelled.*replaced instances are kept`, "CancelInstanceRefresh",
 		},
-		"unhealthy": {nil, late + `.*no further instance is marked`, "SetInstanceHealth"},
+		"unhealthy": {nil, late + `.*no further ones are marked`, "SetInstanceHealth"},
 	} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()

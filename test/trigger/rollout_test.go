@@ -173,6 +173,7 @@ func withRefusedGroup(a *account) {
 }
 
 // TestKilledAndRunAgain: a trigger that is killed during a rollout is run again and finishes it. Nothing is done twice.
+// Package rollouts kills it after any of its calls.
 func TestKilledAndRunAgain(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -198,11 +199,9 @@ func TestKilledAndRunAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := newAccount(t, tt.group)
-			for n := range 3 {
-				r := a.trigger(tt.args...)
-				a.waitTerminating(n + 1)
-				r.Kill()
-			}
+			r := a.trigger(tt.args...)
+			a.waitTerminating(2)
+			r.Kill()
 			a.trigger(tt.args...).waitExit(0)
 			for _, i := range a.waitInService(group, 4) {
 				if i.Version != 2 {
@@ -247,10 +246,14 @@ func TestRunningRefreshIsFollowed(t *testing.T) {
 	a.trigger(append(args, "--no-wait")...).waitExit(0, `continues`)
 	a.waitRefresh("InProgress")
 	a.trigger("status").waitExit(0, `InProgress`)
+	a.trigger("status", "--watch", "--timeout", "1s").waitExit(5, `InProgress`, `--timeout, 1s, has passed`)
+	status := a.trigger("status", "--watch")
+	status.waitOutput(`InProgress`)
 	r := a.trigger(args...)
 	r.waitOutput(`it is followed`)
 	a.releaseLaunches()
 	r.waitExit(0, `checkpoint of 50 percent`, `Baking`, `replaced`)
+	status.waitExit(0, `Baking`, `Successful`)
 	if calls := a.changes(); !maps.Equal(calls, map[string]int{"StartInstanceRefresh": 1}) {
 		t.Errorf("the triggers called %v", calls)
 	}

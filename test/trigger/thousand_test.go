@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/report"
-	"github.com/node-drainer/node-drainer/internal/rollout"
+	"github.com/node-drainer/node-drainer/internal/rollout/plan"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 	"github.com/node-drainer/node-drainer/test/awsim"
 )
@@ -21,9 +21,7 @@ func TestPlanOfAThousandGroups(t *testing.T) {
 	}
 	const groups, size = 1000, 50
 	synctest.Test(t, func(t *testing.T) {
-		w := &watched{T: t, Server: awsim.NewUnconnected(awsim.Options{Seed: 1})}
-		_, err := w.CreateLaunchTemplate(template, "ami-1")
-		w.must(err)
+		w := newWorld(t)
 		for n := range groups {
 			name := fmt.Sprintf("workers-%04d", n)
 			w.must(w.CreateGroup(awsim.Group{
@@ -34,8 +32,7 @@ func TestPlanOfAThousandGroups(t *testing.T) {
 				w.must(w.AddInstance(name, fmt.Sprintf("i-%017x", n*size+i), ""))
 			}
 		}
-		cfg := configs()["refresh"]
-		cfg.Selection = refresh.Selection{Cluster: "demo"}
+		cfg := flags(refresh.ModeRefresh)
 		for _, tt := range []struct {
 			name     string
 			outdated int
@@ -46,7 +43,8 @@ func TestPlanOfAThousandGroups(t *testing.T) {
 				w.newVersion(2)
 			}
 			began := time.Now()
-			plans, err := rollout.NewPlanner(cfg, readerOf(w.config(tt.name)), nil).Plan(t.Context(), func(int, int) {})
+			reader, _ := w.clients(tt.name)
+			plans, err := plan.NewPlanner(cfg, reader, nil).Plan(t.Context(), func(int, int) {})
 			w.must(err)
 			took := time.Since(began)
 			outdated := len(slices.DeleteFunc(plans, func(p report.Plan) bool { return p.Outdated == 0 }))
@@ -59,7 +57,7 @@ func TestPlanOfAThousandGroups(t *testing.T) {
 	})
 }
 
-func (w *watched) total(name string) (n int) {
+func (w *world) total(name string) (n int) {
 	for _, calls := range w.RequestsBy(name) {
 		n += calls
 	}

@@ -13,25 +13,38 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 
 	"github.com/node-drainer/node-drainer/internal/rollout"
+	"github.com/node-drainer/node-drainer/internal/rollout/plan"
+	"github.com/node-drainer/node-drainer/pkg/refresh"
 	"github.com/node-drainer/node-drainer/test/awsim"
 	"github.com/node-drainer/node-drainer/test/harness"
 )
+
+// watches are the flags of a watch in two modes.
+func watches() map[string]plan.Config {
+	all := map[string]plan.Config{}
+	for _, mode := range []refresh.Mode{refresh.ModeRefresh, refresh.ModeUnhealthy} {
+		cfg := flags(mode)
+		cfg.Selection = refresh.Selection{Names: []string{group}}
+		all[string(mode)] = cfg
+	}
+	return all
+}
 
 // TestWatchFollowsLatest: ten versions of a launch template are rolled out without anybody doing anything. The group
 // still follows the template then, and is as it was.
 func TestWatchFollowsLatest(t *testing.T) {
 	t.Parallel()
-	for mode, cfg := range configs() {
-		watchedBubble(t, mode, 3, func(w *watched) {
+	for mode, cfg := range watches() {
+		inWorld(t, mode, 3, untagged(group), func(w *world) {
 			stop := w.start(cfg)
 			for version := 2; version <= 11; version++ {
 				elapse(17 * time.Minute)
 				w.newVersion(version)
-				w.waitVersion(version, 3)
+				w.waitVersion(group, version)
 			}
 			elapse(time.Hour)
 			stop()
-			w.expectAsBefore(3)
+			w.expectAsBefore(0)
 			w.says(10, "3 of 3 old instances gone, took")
 			if n := w.calls("StartInstanceRefresh"); mode == "refresh" && n != 10 {
 				w.Errorf("%d refreshes were started", n)
@@ -45,17 +58,17 @@ func TestWatchGivesUpATarget(t *testing.T) {
 	t.Parallel()
 	const launch = "launch"
 	starts := map[string]string{"refresh": "StartInstanceRefresh", "unhealthy": "SetDesiredCapacity"}
-	for mode, cfg := range configs() {
-		for name, release := range map[string]func(w *watched) (version int){
-			"until the next version": func(w *watched) int { w.newVersion(3); return 3 },
-			"until it is resumed": func(w *watched) int {
+	for mode, cfg := range watches() {
+		for name, release := range map[string]func(w *world) (version int){
+			"until the next version": func(w *world) int { w.newVersion(3); return 3 },
+			"until it is resumed": func(w *world) int {
 				if message := w.act(cfg, rollout.ActResume); !strings.Contains(message, "may try the target again that failed: lt-") {
 					w.Errorf("resume says %s", message)
 				}
 				return 2
 			},
 		} {
-			watchedBubble(t, mode+", "+name, 3, func(w *watched) {
+			inWorld(t, mode+", "+name, 3, untagged(group), func(w *world) {
 				w.must(w.PutHook(group, awsim.Hook{Name: launch, Transition: awsim.Launching, HeartbeatTimeout: time.Hour}))
 				w.newVersion(2)
 				stop := w.start(cfg)
@@ -72,13 +85,13 @@ func TestWatchGivesUpATarget(t *testing.T) {
 				if failed := w.status(cfg).Failed; !strings.Contains(failed, "/2 ") {
 					w.Errorf("the status says that %q failed", failed)
 				}
-				_, err := autoscaling.NewFromConfig(w.config("test")).DeleteLifecycleHook(w.Context(),
+				_, err := w.autoScaling().DeleteLifecycleHook(w.Context(),
 					&autoscaling.DeleteLifecycleHookInput{AutoScalingGroupName: aws.String(group), LifecycleHookName: aws.String(launch)})
 				w.must(err)
-				w.waitVersion(release(w), 3)
+				w.waitVersion(group, release(w))
 				elapse(time.Hour)
 				stop()
-				w.expectAsBefore(3)
+				w.expectAsBefore(0)
 			})
 		}
 	}
@@ -88,25 +101,25 @@ func TestWatchGivesUpATarget(t *testing.T) {
 // when its reason is gone.
 func TestWatchSurvivesAWS(t *testing.T) {
 	t.Parallel()
-	watchedBubble(t, "refresh", 3, func(w *watched) {
+	inWorld(t, "refresh", 3, untagged(group), func(w *world) {
 		remove := w.Inject(awsim.Fault{Service: "autoscaling", Unavailable: true})
 		w.newVersion(2)
-		stop := w.start(configs()["refresh"])
+		stop := w.start(watches()["refresh"])
 		elapse(time.Hour)
 		w.says(13, "call failed, trying again in 5m0s: ")
 		remove()
 		suspend := &autoscaling.SuspendProcessesInput{AutoScalingGroupName: aws.String(group), ScalingProcesses: []string{"Launch"}}
-		client := autoscaling.NewFromConfig(w.config("test"))
+		client := w.autoScaling()
 		_, err := client.SuspendProcesses(w.Context(), suspend)
 		w.must(err)
 		elapse(time.Hour)
 		w.says(1, "refused by the preflight: suspended: ")
 		_, err = client.ResumeProcesses(w.Context(), &autoscaling.ResumeProcessesInput{AutoScalingGroupName: aws.String(group)})
 		w.must(err)
-		w.waitVersion(2, 3)
+		w.waitVersion(group, 2)
 		elapse(time.Hour)
 		stop()
-		w.expectAsBefore(3)
+		w.expectAsBefore(0)
 		w.says(13, "call failed")
 	})
 }
@@ -115,12 +128,12 @@ func TestWatchSurvivesAWS(t *testing.T) {
 // begin in the window only. A watch that is started again while the window is closed knows that.
 func TestWatchKeepsToWindows(t *testing.T) {
 	t.Parallel()
-	for mode, cfg := range configs() {
+	for mode, cfg := range watches() {
 		for name, down := range map[string][]time.Duration{ // since the beginning of the two hours
 			"one process": nil, "restarted while they are closed": {30 * time.Minute, 30 * time.Minute},
 			"stopped before the end, and started after it": {80 * time.Minute, 95 * time.Minute},
 		} {
-			watchedBubble(t, mode+", "+name, 3, func(w *watched) {
+			inWorld(t, mode+", "+name, 3, untagged(group), func(w *world) {
 				w.must(w.PutHook(group, awsim.Hook{
 					Name: "launch", Transition: awsim.Launching, HeartbeatTimeout: 20 * time.Minute, DefaultResult: "CONTINUE",
 				}))
@@ -139,9 +152,9 @@ func TestWatchKeepsToWindows(t *testing.T) {
 					elapse(time.Until(at.Add(windowPeriod)))
 				}
 				stop()
-				w.waitVersion(2, 3)
+				w.waitVersion(group, 2)
 				w.expectTerminations()
-				w.expectAsBefore(3)
+				w.expectAsBefore(0)
 				if n := w.calls("StartInstanceRefresh"); mode == "refresh" && n != 1 {
 					w.Errorf("%d refreshes were started", n)
 				}
@@ -157,22 +170,22 @@ func TestWatchKeepsToWindows(t *testing.T) {
 // that somebody has paused is not resumed.
 func TestWatchLeavesOthersOutsideWindows(t *testing.T) {
 	t.Parallel()
-	watchedBubble(t, "started outside", 3, func(w *watched) {
+	inWorld(t, "started outside", 3, untagged(group), func(w *world) {
 		w.newVersion(2)
-		stop := w.start(windowed(w.T, configs()["refresh"], "22:00-23:00 UTC"))
+		stop := w.start(windowed(w.T, watches()["refresh"], "22:00-23:00 UTC"))
 		elapse(time.Hour)
 		_, err := w.StartRefresh(group, awsim.RefreshSpec{MinHealthy: 50})
 		w.must(err)
-		w.waitVersion(2, 3)
+		w.waitVersion(group, 2)
 		elapse(40 * time.Hour)
 		stop()
-		w.expectAsBefore(3)
+		w.expectAsBefore(0)
 		if n := w.calls("SuspendProcesses"); n > 0 {
 			w.Errorf("SuspendProcesses was called %d times", n)
 		}
 	})
-	watchedBubble(t, "paused by a user", 3, func(w *watched) {
-		cfg := windowed(w.T, configs()["refresh"], "01:00-05:00 UTC")
+	inWorld(t, "paused by a user", 3, untagged(group), func(w *world) {
+		cfg := windowed(w.T, watches()["refresh"], "01:00-05:00 UTC")
 		w.act(cfg, rollout.ActPause)
 		w.newVersion(2)
 		stop := w.start(cfg)
@@ -259,5 +272,53 @@ func (r *run) waitPage(path, text string) {
 	})
 	if err != nil {
 		r.t.Error(err)
+	}
+}
+
+// windowed adds windows to the flags of a watch.
+func windowed(t *testing.T, cfg plan.Config, texts ...string) plan.Config {
+	t.Helper()
+	for _, text := range texts {
+		window, err := refresh.ParseWindow(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.Windows = append(cfg.Windows, window)
+	}
+	return cfg
+}
+
+// Every two hours there is a window, which is open for half an hour.
+const (
+	windowPeriod = 2 * time.Hour
+	windowOpens  = time.Hour
+	windowCloses = 90 * time.Minute
+)
+
+// twoHourly are the windows of half a day.
+func twoHourly() (texts []string) {
+	for hour := 1; hour < 12; hour += 2 {
+		texts = append(texts, fmt.Sprintf("%02d:00-%02d:30 UTC", hour, hour))
+	}
+	return texts
+}
+
+// expectTerminations checks that the instances of the group were terminated in the windows, and in more than one. A
+// refresh is paused a few seconds after the end.
+func (w *world) expectTerminations() {
+	w.Helper()
+	windows := map[time.Time]bool{}
+	for _, a := range w.Ledger() {
+		if a.Transition != awsim.Terminating {
+			continue
+		}
+		began := a.StartedAt.Truncate(windowPeriod)
+		if since := a.StartedAt.Sub(began); since < windowOpens || since > windowCloses+30*time.Second {
+			w.Errorf("an instance was terminated at %v", a.StartedAt.UTC())
+		}
+		windows[began] = true
+	}
+	if len(windows) < 2 {
+		w.Errorf("the instances were terminated in %d windows: want more than one", len(windows))
 	}
 }

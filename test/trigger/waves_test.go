@@ -1,7 +1,6 @@
 package trigger
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -11,8 +10,8 @@ import (
 	"github.com/node-drainer/node-drainer/internal/cluster"
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/internal/rollout"
+	"github.com/node-drainer/node-drainer/internal/rollout/plan"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
-	"github.com/node-drainer/node-drainer/test/awsim"
 )
 
 // untagged are groups without a wave.
@@ -22,6 +21,13 @@ func untagged(names ...string) map[string]map[string]string {
 		tags[name] = nil
 	}
 	return tags
+}
+
+// inBatches is a rollout of all groups that starts all new instances first.
+func inBatches() plan.Config {
+	c := flags(refresh.ModeUnhealthy)
+	c.Pace.Surge, c.Suspend, c.Taint = refresh.Amount{N: 100, Percent: true}, []string{"AZRebalance"}, cluster.HardTaint
+	return c
 }
 
 // TestPhases: what is done together is done in all groups before anything else is, and the rest in one group after the
@@ -39,16 +45,17 @@ func TestPhases(t *testing.T) {
 		"taints together":             {refresh.PhaseTaint, []string{"taint"}, []string{"raise", "terminate"}},
 		"taints and surges, together": {refresh.PhaseSurge, []string{"taint", "raise"}, []string{"terminate"}},
 	} {
-		inFleet(t, name, untagged(all...), func(f *fleet) {
-			f.slow = "b"
+		inWorld(t, name, 2, untagged(all...), func(w *world) {
+			w.newVersion(2)
+			w.slow = "b"
 			cfg := inBatches()
 			cfg.Together = tt.together
-			if got, want := f.run(cfg), map[string]report.Outcome{"a": report.Done, "b": report.Done}; !maps.Equal(got, want) {
-				f.Errorf("outcomes %v", got)
+			if got, want := w.run(cfg), map[string]report.Outcome{"a": report.Done, "b": report.Done}; !maps.Equal(got, want) {
+				w.Errorf("outcomes %v", got)
 			}
-			f.events.expectPhases(f, all, tt.before, tt.rest)
-			f.expectReplaced(all...)
-			f.expectNothingLeft(0)
+			w.events.expectPhases(w, all, tt.before, tt.rest)
+			w.expectReplaced(all...)
+			w.expectAsBefore(0)
 		})
 	}
 }
@@ -58,32 +65,36 @@ func TestWaves(t *testing.T) {
 	t.Parallel()
 	tags := map[string]map[string]string{"a": {refresh.WaveTag: "2"}, "b": {refresh.WaveTag: "1"}, "c": nil}
 	everything := []string{"taint", "raise", "mark", "terminate"}
-	inFleet(t, "by their tags", tags, func(f *fleet) {
+	inWorld(t, "by their tags", 2, tags, func(w *world) {
+		w.newVersion(2)
 		cfg := inBatches()
 		cfg.Parallel = 0
-		f.run(cfg)
-		f.events.expectOrder(f, everything, "b", "a", "c")
-		f.expectReplaced("a", "b", "c")
+		w.run(cfg)
+		w.events.expectOrder(w, everything, "b", "a", "c")
+		w.expectReplaced("a", "b", "c")
 	})
-	inFleet(t, "as they are named", tags, func(f *fleet) {
+	inWorld(t, "as they are named", 2, tags, func(w *world) {
+		w.newVersion(2)
 		cfg := inBatches()
 		cfg.Order = []string{"c", "a", "b"}
-		f.run(cfg)
-		f.events.expectOrder(f, everything, "c", "a", "b")
+		w.run(cfg)
+		w.events.expectOrder(w, everything, "c", "a", "b")
 	})
-	inFleet(t, "one does not end well", tags, func(f *fleet) {
-		f.must(f.aws.SetState(f.aws.Instances("b")[0].ID, "Standby"))
+	inWorld(t, "one does not end well", 2, tags, func(w *world) {
+		w.newVersion(2)
+		w.must(w.SetState(w.Instances("b")[0].ID, "Standby"))
 		want := map[string]report.Outcome{"b": report.Incomplete, "a": report.Skipped, "c": report.Skipped}
-		if got := f.run(inBatches()); !maps.Equal(got, want) || f.events.first(everything, "a", "c") >= 0 {
-			f.Errorf("outcomes %v, events %v", got, f.events)
+		if got := w.run(inBatches()); !maps.Equal(got, want) || w.events.first(everything, "a", "c") >= 0 {
+			w.Errorf("outcomes %v, events %v", got, w.events)
 		}
 	})
-	inFleet(t, "one is not waited for", tags, func(f *fleet) {
+	inWorld(t, "one is not waited for", 2, tags, func(w *world) {
+		w.newVersion(2)
 		cfg := inBatches()
 		cfg.Mode, cfg.Wait, cfg.Suspend = refresh.ModeRefresh, false, nil
-		ctx, trigger := f.trigger(cfg, -1)
-		if _, err := trigger.Run(ctx); err == nil || len(f.events) > 0 {
-			f.Errorf("error %v, events %v", err, f.events)
+		reader, writer := w.clients(triggerKey)
+		if _, err := rollout.New(cfg, reader, writer, w, nil).Run(w.Context()); err == nil || len(w.events) > 0 {
+			w.Errorf("error %v, events %v", err, w.events)
 		}
 	})
 }
@@ -107,57 +118,17 @@ func TestWavesOfAProgram(t *testing.T) {
 // TestSurgeInSteps: the nodes of a step are Ready before the next one, and those of all before an instance terminates.
 func TestSurgeInSteps(t *testing.T) {
 	t.Parallel()
-	inFleet(t, "one at a time", untagged("b"), func(f *fleet) {
-		f.slow = "b" // so that a step takes five minutes
+	inWorld(t, "one at a time", 2, untagged("b"), func(w *world) {
+		w.slow = "b" // so that a step takes five minutes
 		cfg, started := inBatches(), time.Now()
 		cfg.Taint, cfg.Pace.Step = cluster.NoTaint, refresh.Amount{N: 1}
-		f.run(cfg)
+		w.newVersion(2)
+		w.run(cfg)
 		want := events{{"raise", "b"}, {"raise", "b"}, {"terminate", "b"}, {"terminate", "b"}}
-		if took := time.Since(started); !slices.Equal(f.events, want) || took < 10*time.Minute {
-			f.Errorf("%v took %v", f.events, took)
+		if took := time.Since(started); !slices.Equal(w.events, want) || took < 10*time.Minute {
+			w.Errorf("%v took %v", w.events, took)
 		}
-		f.expectReplaced("b")
-		f.expectNothingLeft(0)
+		w.expectReplaced("b")
+		w.expectAsBefore(0)
 	})
-}
-
-// TestKilledBetweenPhases: a trigger that does all phases together, and raises the surge in steps, is killed after each of its changes in turn. The same
-// command, run again, finishes the rollout, and "trigger resume" takes back what it has changed.
-func TestKilledBetweenPhases(t *testing.T) {
-	t.Parallel()
-	cfg := inBatches()
-	cfg.Together, cfg.Pace.Step = refresh.PhaseSurge, refresh.Amount{N: 1}
-	later := cfg
-	later.Holder = "ci-1/2"
-	for _, n := range sample(49) {
-		kill := func(f *fleet) (ended bool) {
-			ctx, trigger := f.trigger(cfg, n)
-			_, _ = trigger.Run(ctx)
-			return ctx.Err() == nil
-		}
-		inFleet(t, fmt.Sprintf("after %d changes, and run again", n), untagged("a", "b"), func(f *fleet) {
-			if kill(f) {
-				f.Error("the trigger was not killed")
-			}
-			for name, outcome := range f.run(later) {
-				if outcome != report.Done && outcome != report.Nothing {
-					f.Errorf("%s ended with %s", name, outcome)
-				}
-			}
-			f.expectReplaced("a", "b")
-			f.expectNothingLeft(0)
-		})
-		inFleet(t, fmt.Sprintf("after %d changes, and resumed", n), untagged("a", "b"), func(f *fleet) {
-			kill(f)
-			settled := func(now []awsim.Instance) bool {
-				return !slices.ContainsFunc(now, func(i awsim.Instance) bool { return i.State != "InService" })
-			}
-			f.must(f.aws.WaitInstances(f.Context(), "a", settled))
-			f.must(f.aws.WaitInstances(f.Context(), "b", settled))
-			ctx, trigger := f.trigger(later, -1)
-			_, err := trigger.Act(ctx, rollout.ActResume)
-			f.must(err)
-			f.expectNothingLeft(0)
-		})
-	}
 }

@@ -9,14 +9,14 @@ import (
 	"github.com/node-drainer/node-drainer/test/sim"
 )
 
-// TestRequests: several requests at once are acted on one after the other: an instance of the group is marked unhealthy
+// TestAlarms: several alarms at once are acted on one after the other: an instance of the group is marked unhealthy
 // only when the one before has left it.
-func TestRequests(t *testing.T) {
+func TestAlarms(t *testing.T) {
 	result := sim.Run(t, sim.Spec{
 		Seed: 1,
 		Clusters: []sim.Cluster{{
 			Name:     "c",
-			Installs: []sim.Install{{Name: "agent", Replicas: 1, Settings: []string{"EVENT_REQUEST=replace"}}},
+			Installs: []sim.Install{{Name: "agent", Replicas: 1, Settings: []string{"EVENT_ALARM=replace"}}},
 			Groups: []sim.Group{{
 				Name: "g", Nodes: 4,
 				Hooks: []sim.Hook{{Name: "drain", Install: "agent", Via: "queue", Heartbeat: 5 * time.Minute}},
@@ -27,7 +27,9 @@ func TestRequests(t *testing.T) {
 			Timing: sim.Timing{Boot: 40 * time.Second, Delete: 30 * time.Second},
 		}},
 		Steps: []sim.Step{
-			{Do: "request", On: "g"}, {Do: "request", On: "g", Node: 1}, {Do: "request", On: "g", Node: 2},
+			{Do: "alarm", On: "g", For: time.Hour},
+			{Do: "alarm", On: "g", Node: 1, For: time.Hour},
+			{Do: "alarm", On: "g", Node: 2, For: time.Hour},
 		},
 	})
 	if len(result.Violations) > 0 {
