@@ -179,7 +179,7 @@ func TestTrustPolicies(t *testing.T) {
 	values := deploy.Example()
 	oidc := values["OidcProvider"]
 	var rules []any
-	for _, kind := range []string{"spot", "rebalance", "state", "scheduled", "reservation", "block", "alarm", "request", "lifecycle"} {
+	for _, kind := range []string{"spot", "rebalance", "state", "scheduled", "reservation", "block", "alarm", "lifecycle"} {
 		rules = append(rules, values["RulePrefix"]+"-"+kind)
 	}
 	for name, want := range map[string][]struct {

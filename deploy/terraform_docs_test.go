@@ -87,7 +87,7 @@ func TestParameters(t *testing.T) {
 	}
 	members := map[string]string{
 		"spot_interruption": "events", "rebalance_recommendation": "events", "state_change": "events", "scheduled_change": "events",
-		"capacity_reservation_interruption": "events", "capacity_block_expiration": "events", "alarm": "events", "request": "events", "trigger_refresh": "trigger", "trigger_launch": "trigger",
+		"capacity_reservation_interruption": "events", "capacity_block_expiration": "events", "alarm": "events", "trigger_refresh": "trigger", "trigger_launch": "trigger",
 		"trigger_unhealthy": "trigger", "trigger_surge": "trigger", "trigger_standby": "trigger", "trigger_nodegroup": "trigger", "trigger_raise_max": "trigger", "trigger_suspend": "trigger", "trigger_watch": "trigger", "kms_key_arn": "kms_key",
 		"group": "groups", "queue_arn": "delivery", "hook_role_arn": "delivery",
 	}

@@ -225,7 +225,7 @@ func everything() (map[string]any, map[string]any) {
 		"launch_hooks": true, "launch_heartbeat_timeout": 60, "launch_default_result": "ABANDON",
 		"events": []string{
 			"spot-interruption", "rebalance-recommendation", "state-change", "scheduled-change",
-			"capacity-reservation-interruption", "capacity-block-expiration", "alarm", "request",
+			"capacity-reservation-interruption", "capacity-block-expiration", "alarm",
 		},
 		"senders": []string{roleARN("redrive"), roleARN("other-hooks")},
 		"replace": true, "max_receive_count": 50, "kms_key": map[string]string{"arn": keyARN},
@@ -237,7 +237,7 @@ func everything() (map[string]any, map[string]any) {
 	parameters := map[string]any{
 		"ClusterName": "prod", "GroupTagKey": "eks:cluster-name", "GroupTagValue": "prod", "LaunchHooks": "true",
 		"Senders":                 roleARN("redrive") + "," + roleARN("other-hooks"),
-		"RebalanceRecommendation": "true", "Alarm": "true", "Request": "true", "Replace": "true", "MaxReceiveCount": 50, "KmsKeyArn": keyARN,
+		"RebalanceRecommendation": "true", "Alarm": "true", "Replace": "true", "MaxReceiveCount": 50, "KmsKeyArn": keyARN,
 		"Namespace": "drain", "ServiceAccount": "agent", "Trigger": "true", "TriggerRefresh": "true",
 		"TriggerLaunch": "true", "LaunchTemplates": launchTemplateARN("lt-1") + "," + launchTemplateARN("lt-2"), "NodeRoles": roleARN("a") + "," + roleARN("b"),
 		"TriggerUnhealthy": "true", "TriggerSurge": "true", "TriggerStandby": "true", "TriggerNodegroup": "true", "TriggerRaiseMax": "true", "MaxSize": 50, "TriggerSuspend": "true", "TriggerWatch": "true", "TriggerServiceAccount": "trigger",

@@ -123,7 +123,6 @@ variable "events" {
       "capacity-reservation-interruption",
       "capacity-block-expiration",
       "alarm",
-      "request",
     ], kind)])
     error_message = "events contains an unknown kind; docs/events.md lists them."
   }

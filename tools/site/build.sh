@@ -33,6 +33,7 @@ cat >"$out/index.html" <<HTML
 <!doctype html>
 <html lang="en-US">
 <title>node-drainer</title>
+<link rel="icon" href="data:,">
 <meta http-equiv="refresh" content="0; url=$first/">
 <a href="$first/">node-drainer</a>
 </html>
