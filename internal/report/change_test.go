@@ -31,14 +31,14 @@ func TestChanges(t *testing.T) {
 		return g
 	}
 	for name, row := range map[string]struct {
-		before *Group // nil: the group was not in the snapshot before.
+		before *Group // nil: there is none.
 		after  Group
 		want   []string
 	}{
-		"the first snapshot reports the refresh, but no instances in service": {
+		"the first state reports the refresh, but no instances in service": {
 			nil, base, []string{"started ok instance refresh r-1 started: version 7, 2 instances", "status ok instance refresh InProgress"},
 		},
-		"the first snapshot reports pending and terminating instances": {
+		"the first state reports pending and terminating instances": {
 			nil,
 			Group{Name: "workers", Instances: append(oldInstances("Terminating:Wait", 1), newInstance(2, "Pending", false))},
 			[]string{"instance ok i-0a01 Terminating:Wait (node ip-10-0-1-1): no agent has marked the node yet; is one running?", "instance ok i-0b02 Pending"},
@@ -94,15 +94,18 @@ func TestChanges(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var before Rollout
+			var before Group
 			if row.before != nil {
-				before.Groups = []Group{*row.before}
+				before = *row.before
 			}
 			var got []string
-			for _, c := range changes(before, Rollout{At: at(9), Groups: []Group{row.after}}) {
-				got = append(got, fmt.Sprintf("%s %s %s", c.kind, c.level, c.text))
-				if c.at.IsZero() || c.group.Name != "workers" {
-					t.Errorf("%q has the time %v and the group %q", c.text, c.at, c.group.Name)
+			for _, c := range Changes(before, row.after, at(9)) {
+				if c.Text == "" {
+					continue
+				}
+				got = append(got, fmt.Sprintf("%s %s %s", c.Kind, c.Level, c.Text))
+				if c.At.IsZero() || c.Group.Name != "workers" {
+					t.Errorf("%q has the time %v and the group %q", c.Text, c.At, c.Group.Name)
 				}
 			}
 			if diff := cmp.Diff(row.want, got); diff != "" {

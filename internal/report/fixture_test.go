@@ -134,13 +134,33 @@ func (rows texts) check(t *testing.T) {
 	}
 }
 
-// report passes all snapshots to a Reporter.
+// report passes all of a rollout to a Reporter.
 func report(r Reporter) {
 	all := rollouts()
-	for _, moment := range all[:len(all)-1] {
-		r.Show(moment)
+	for n, moment := range all {
+		step(r, all[:n], moment)
 	}
-	r.End(all[len(all)-1])
+}
+
+// step passes what has happened since the moments before to a Reporter, and how far the rollout is, as the trigger does.
+// The last moment is the end.
+func step(r Reporter, before []Rollout, now Rollout) {
+	last := map[string]Group{}
+	for _, moment := range before {
+		for _, g := range moment.Groups {
+			last[g.Name] = g
+		}
+	}
+	for _, g := range now.Groups {
+		for _, c := range Changes(last[g.Name], g, now.At) {
+			r.Changed(c)
+		}
+	}
+	if slices.ContainsFunc(now.Groups, func(g Group) bool { return g.Outcome == "" }) {
+		r.Show(now)
+		return
+	}
+	r.End(now)
 }
 
 // findings are some that the preflight has of a group with a suspended process and a short hook, one of each level. So the

@@ -21,7 +21,7 @@ type block struct {
 // changes. It has at most rows-1 lines, because the cursor is below it, and lines of at most cols-1 cells,
 // because some terminals wrap a full line. If there is too little space, it first counts the finished and
 // queued groups instead of listing them, and then leaves out details, nodes and changes, in this order.
-func frame(r Rollout, recent []change, cols, rows int) []line {
+func frame(r Rollout, recent []Change, cols, rows int) []line {
 	cols, room := max(cols-1, 1), max(rows-1, 1)
 	all := []line{heading(r)}
 	room--
@@ -235,14 +235,14 @@ func limitDrains(drains []line, room int) []line {
 const shortIDLength = 8
 
 // recentLines returns an empty line, and as many of the newest changes as there is space for.
-func recentLines(recent []change, room int) []line {
+func recentLines(recent []Change, room int) []line {
 	if len(recent) == 0 || room < 2 {
 		return nil
 	}
 	all := []line{plainLine()}
 	for _, c := range recent[max(len(recent)-(room-1), 0):] {
-		if id := c.group.Refresh; len(id) > shortIDLength {
-			c.text = strings.ReplaceAll(c.text, id, id[:shortIDLength]+ellipsis)
+		if id := c.Group.Refresh; len(id) > shortIDLength {
+			c.Text = strings.ReplaceAll(c.Text, id, id[:shortIDLength]+ellipsis)
 		}
 		all = append(all, c.line())
 	}

@@ -30,13 +30,17 @@ func (g *githubReporter) Plan(plans []Plan, _ int) {
 	}
 }
 
-// Show writes the changes, and annotations for notes.
-func (g *githubReporter) Show(r Rollout) { g.report(g.next(r)) }
+// Changed writes a line, and an annotation for a note.
+func (g *githubReporter) Changed(c Change) {
+	g.textReporter.Changed(c)
+	if c.Kind == KindNote {
+		g.annotate(c.Level, c.Group.Name, c.Text)
+	}
+}
 
-// End writes the last changes and the outcome of each group, the latter also as annotations.
+// End writes the outcome of each group, also as annotations.
 func (g *githubReporter) End(r Rollout) {
-	g.report(g.final(r))
-	g.lines(endLines(r, 0)...)
+	g.textReporter.End(r)
 	for _, group := range r.Groups {
 		title := joinNonEmpty(": ", group.Name, string(group.Outcome))
 		message := joinNonEmpty(" ", group.Message, r.closing(group))
@@ -45,15 +49,6 @@ func (g *githubReporter) End(r Rollout) {
 			continue
 		}
 		g.annotate(group.Outcome.level(), title, message)
-	}
-}
-
-func (g *githubReporter) report(found []change) {
-	g.textReporter.report(found)
-	for _, c := range found {
-		if c.kind == kindNote {
-			g.annotate(c.level, c.group.Name, c.text)
-		}
 	}
 }
 

@@ -60,6 +60,9 @@ func (d *jsonReporter) Status(r Rollout) {
 // Note writes nothing: trigger watch has no output as one document.
 func (d *jsonReporter) Note(string, Note) {}
 
+// Changed writes nothing.
+func (d *jsonReporter) Changed(Change) {}
+
 // Show writes nothing.
 func (d *jsonReporter) Show(Rollout) {}
 

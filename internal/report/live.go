@@ -34,7 +34,7 @@ const (
 type liveReporter struct {
 	textReporter
 	size   func() (cols, rows int) // Called before each view; 0 is 80 columns and 24 rows.
-	recent []change
+	recent []Change
 	drawn  []int // The widths of the lines of the frame on the terminal.
 }
 
@@ -45,11 +45,17 @@ func (l *liveReporter) Plan(plans []Plan, _ int) {
 	l.lines(append(planTotal(plans, cols-1), plainLine())...)
 }
 
+// Changed keeps the change for the view.
+func (l *liveReporter) Changed(c Change) {
+	if c.Text == "" {
+		return
+	}
+	l.recent = append(l.recent, c)
+	l.recent = l.recent[max(len(l.recent)-maxRecent, 0):]
+}
+
 // Show draws the view.
 func (l *liveReporter) Show(r Rollout) {
-	l.recent = append(l.recent, changes(l.last, r)...)
-	l.recent = l.recent[max(len(l.recent)-maxRecent, 0):]
-	l.last = r
 	cols, rows := l.dimensions()
 	l.draw(frame(r, l.recent, cols, rows), cols, rows)
 }

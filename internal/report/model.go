@@ -73,7 +73,6 @@ type Group struct {
 	Message   string         `json:"message,omitempty"`        // Of the outcome: the state, and what to do.
 	Ended     time.Time      `json:"ended,omitzero"`
 	Failed    string         `json:"failed,omitempty"` // The target that trigger watch does not try again; of a status only.
-	Revision  int            `json:"-"`                // If not 0, two Groups with the same one are the same.
 }
 
 // Ended reports whether nothing is under way in any of the groups of a status.
@@ -140,7 +139,8 @@ type Reporter interface {
 	Status(r Rollout)          // The newest refresh of each group.
 	Nodes(all Nodes)           // The marked nodes.
 	Note(group string, n Note) // Of trigger watch, between rollouts; the group is empty if it is about none.
-	Show(r Rollout)            // After each change of a rollout, and once a second for a live view.
+	Changed(c Change)          // What has happened in a rollout, at once.
+	Show(r Rollout)            // How far it is, once a second.
 	End(r Rollout)             // Once.
 	Err() error                // The first error of writing. Nothing was written after it.
 }

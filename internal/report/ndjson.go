@@ -25,7 +25,7 @@ type statusLine struct {
 
 type changeLine struct {
 	head
-	Kind     kind   `json:"kind"`
+	Kind     Kind   `json:"kind"`
 	Refresh  string `json:"refresh,omitempty"`
 	Status   string `json:"status,omitempty"`
 	Instance string `json:"instance,omitempty"`
@@ -78,7 +78,7 @@ type outcomeLine struct {
 // Fields may be added, but not removed. Fields without a value are left out.
 type ndjsonReporter struct {
 	*writer
-	changeTracker
+	silence
 	now func() time.Time // for plans, which have no time of their own
 }
 
@@ -98,41 +98,49 @@ func (n *ndjsonReporter) Status(r Rollout) {
 
 // Note writes a line.
 func (n *ndjsonReporter) Note(group string, note Note) {
-	n.object(noteLine{head{note.At, group, string(kindNote)}, note.Level, note.Text}, "")
+	n.object(noteLine{head{note.At, group, string(KindNote)}, note.Level, note.Text}, "")
 }
 
-// Show writes a line for each change.
+// Changed writes a line.
+func (n *ndjsonReporter) Changed(c Change) {
+	if c.Text == "" {
+		return
+	}
+	n.written = true
+	n.object(c.object(), "")
+}
+
+// Show writes the progress, after a minute without a line.
 func (n *ndjsonReporter) Show(r Rollout) {
-	for _, c := range n.next(r) {
+	for _, c := range n.end(r) {
 		n.object(c.object(), "")
 	}
 }
 
-// End writes the last changes, and the end.
+// End writes the end.
 func (n *ndjsonReporter) End(r Rollout) {
-	n.Show(r)
 	worst := Worst(r.Groups)
 	n.object(outcomeLine{head{At: r.At, Type: "end"}, Version, worst, worst.ExitCode(), ""}, "")
 }
 
 // object returns the change as a line of its type.
-func (c change) object() any {
-	h, g := head{c.at, c.group.Name, string(c.kind)}, c.group
-	switch c.kind { // The others are lines of the type change.
-	case kindNote:
-		return noteLine{h, c.level, c.text}
-	case kindProgress:
-		return progressLine{h, g.Phase, g.Percent, g.Total, g.Gone, g.states(), c.text}
-	case kindOutcome:
+func (c Change) object() any {
+	h, g := head{c.At, c.Group.Name, string(c.Kind)}, c.Group
+	switch c.Kind { // The others are lines of the type change.
+	case KindNote:
+		return noteLine{h, c.Level, c.Text}
+	case KindProgress:
+		return progressLine{h, g.Phase, g.Percent, g.Total, g.Gone, g.states(), c.Text}
+	case KindOutcome:
 		return outcomeLine{h, 0, g.Outcome, g.Outcome.ExitCode(), g.Message}
 	}
 	h.Type = "change"
-	l := changeLine{head: h, Kind: c.kind, Text: c.text}
-	switch c.kind { // The others have no more than a text.
-	case kindStarted, kindStatus:
+	l := changeLine{head: h, Kind: c.Kind, Text: c.Text}
+	switch c.Kind { // The others have no more than a text.
+	case KindStarted, KindStatus:
 		l.Refresh, l.Status = g.Refresh, g.Status
-	case kindInstance, kindDrain:
-		i := c.instance
+	case KindInstance, KindDrain:
+		i := c.Instance
 		l.Instance, l.State, l.Node, l.Old = i.ID, i.State, i.nodeName(), &i.Old
 	}
 	return l

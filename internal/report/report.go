@@ -3,7 +3,6 @@ package report
 import (
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/text"
@@ -81,44 +80,34 @@ func (s *writer) Err() error { return s.err }
 // heartbeat is the time without changes after which the progress is reported again.
 const heartbeat = time.Minute
 
-// changeTracker finds the changes between snapshots, for the reporters that write line by line.
-type changeTracker struct {
-	last       Rollout
-	reportedAt time.Time // When something was last reported.
+// silence is how long the reporters that write line by line have written nothing.
+type silence struct {
+	since   time.Time
+	written bool // Something, since the last look.
 }
 
-// next returns the changes since the last snapshot. After a minute without changes, it returns the progress
-// of the running groups.
-func (f *changeTracker) next(r Rollout) []change {
-	found := changes(f.last, r)
-	if f.reportedAt.IsZero() {
-		f.reportedAt = r.At
+// end returns what to write after a minute without changes: the progress of the running groups.
+func (s *silence) end(r Rollout) []Change {
+	if s.written || s.since.IsZero() {
+		s.since, s.written = r.At, false
 	}
-	if len(found) == 0 && r.At.Sub(f.reportedAt) >= heartbeat {
-		found = heartbeats(r)
+	if r.At.Sub(s.since) < heartbeat {
+		return nil
 	}
-	f.last = r
-	if len(found) > 0 {
-		f.reportedAt = r.At
-	}
-	return found
-}
-
-// final returns the last changes, without the outcomes, which are reported in detail.
-func (f *changeTracker) final(r Rollout) []change {
-	return slices.DeleteFunc(changes(f.last, r), func(c change) bool { return c.kind == kindOutcome })
+	s.since = r.At
+	return heartbeats(r)
 }
 
 // heartbeats returns the progress of each running group, and of its drains.
-func heartbeats(r Rollout) []change {
-	var all []change
+func heartbeats(r Rollout) []Change {
+	var all []Change
 	for _, g := range r.Groups {
 		if g.Outcome != "" || g.Phase == Queued || g.Phase == "" {
 			continue
 		}
-		all = append(all, change{
-			at: r.At, group: g, kind: kindProgress, level: refresh.OK,
-			text: joinNonEmpty("; ", g.progress(), g.counts(), g.Reason, g.drainProgress()),
+		all = append(all, Change{
+			At: r.At, Group: g, Kind: KindProgress, Level: refresh.OK,
+			Text: joinNonEmpty("; ", g.progress(), g.counts(), g.Reason, g.drainProgress()),
 		})
 	}
 	return all

@@ -11,7 +11,7 @@ import (
 // It writes no control characters.
 type textReporter struct {
 	*writer
-	changeTracker
+	silence
 	tables int // of nodes that it has written
 }
 
@@ -26,30 +26,34 @@ func (t *textReporter) Status(r Rollout) { t.lines(statusLines(r)...) }
 
 // Note writes a line.
 func (t *textReporter) Note(group string, n Note) {
-	c := change{at: n.At, group: Group{Name: cmp.Or(group, "watch")}, kind: kindNote, level: n.Level, text: n.Text}
+	c := Change{At: n.At, Group: Group{Name: cmp.Or(group, "watch")}, Kind: KindNote, Level: n.Level, Text: n.Text}
 	t.lines(c.line())
 }
 
-// Show writes the changes.
-func (t *textReporter) Show(r Rollout) { t.report(t.next(r)) }
+// Changed writes a line.
+func (t *textReporter) Changed(c Change) {
+	if c.Text == "" {
+		return
+	}
+	t.written = true
+	t.lines(c.line())
+}
 
-func (t *textReporter) report(found []change) {
-	for _, c := range found {
+// Show writes the progress, after a minute without a line.
+func (t *textReporter) Show(r Rollout) {
+	for _, c := range t.end(r) {
 		t.lines(c.line())
 	}
 }
 
-// End writes the last changes, and the outcome of each group.
-func (t *textReporter) End(r Rollout) {
-	t.report(t.final(r))
-	t.lines(endLines(r, 0)...)
-}
+// End writes the outcome of each group.
+func (t *textReporter) End(r Rollout) { t.lines(endLines(r, 0)...) }
 
 // line returns the change as one line: time, group, text.
-func (c change) line() line {
-	l := line{{faint, c.at.Format("15:04:05")}, {plain, " " + c.group.Name + "  "}, {styleOf(c.level), c.text}}
-	if c.kind == kindNote && c.level != refresh.OK {
-		l[2].text = string(c.level) + ": " + c.text
+func (c Change) line() line {
+	l := line{{faint, c.At.Format("15:04:05")}, {plain, " " + c.Group.Name + "  "}, {styleOf(c.Level), c.Text}}
+	if c.Kind == KindNote && c.Level != refresh.OK {
+		l[2].text = string(c.Level) + ": " + c.Text
 	}
 	return l
 }

@@ -24,40 +24,27 @@ type WatchObserver interface {
 // observedReporter notifies an observer of the beginnings and the ends of rollouts that it reports.
 type observedReporter struct {
 	report.Reporter
-	observer       WatchObserver
-	started, ended map[string]bool
+	observer WatchObserver
+	started  map[string]bool // by group
 }
 
 func newObservedReporter(r report.Reporter, o WatchObserver) *observedReporter {
-	return &observedReporter{Reporter: r, observer: o, started: map[string]bool{}, ended: map[string]bool{}}
+	return &observedReporter{Reporter: r, observer: o, started: map[string]bool{}}
 }
 
-// Show implements report.Reporter.
-func (o *observedReporter) Show(r report.Rollout) {
-	o.observe(r)
-	o.Reporter.Show(r)
-}
-
-// End implements report.Reporter.
-func (o *observedReporter) End(r report.Rollout) {
-	o.observe(r)
-	o.Reporter.End(r)
-}
-
-func (o *observedReporter) observe(r report.Rollout) {
-	for _, g := range r.Groups {
-		if replaces(g) && !o.started[g.Name] {
-			o.started[g.Name] = true
-			o.observer.RolloutStarted(g.Name, g.Total, g.Target)
-		}
-		if g.Outcome == "" || o.ended[g.Name] {
-			continue
-		}
-		o.ended[g.Name] = true
+// Changed implements report.Reporter.
+func (o *observedReporter) Changed(c report.Change) {
+	g := c.Group
+	if replaces(g) && !o.started[g.Name] {
+		o.started[g.Name] = true
+		o.observer.RolloutStarted(g.Name, g.Total, g.Target)
+	}
+	if c.Kind == report.KindOutcome {
 		unfinished := []report.Outcome{report.Interrupted, report.Skipped}
 		failed := g.Outcome.ExitCode() != 0 && !slices.Contains(unfinished, g.Outcome)
 		o.observer.RolloutEnded(g.Name, string(g.Outcome), g.Message, o.started[g.Name], failed)
 	}
+	o.Reporter.Changed(c)
 }
 
 // replaces reports whether the rollout of the group has come so far that instances are replaced.

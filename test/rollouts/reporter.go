@@ -11,34 +11,24 @@ import (
 type Reporter struct {
 	Write func(text string)
 	Ended func(g report.Group) // is called when the rollout of a group has ended
-
-	notes map[string]int
-	ended map[string]bool
 }
 
-// Show writes what is new.
-func (r *Reporter) Show(now report.Rollout) {
-	for _, g := range now.Groups {
-		if len(g.Notes) == r.notes[g.Name] && (g.Outcome == "" || r.ended[g.Name]) {
-			continue
-		}
-		if r.notes == nil {
-			r.notes, r.ended = map[string]int{}, map[string]bool{}
-		}
-		for _, n := range g.Notes[r.notes[g.Name]:] {
-			r.Note(g.Name, n)
-		}
-		r.notes[g.Name] = len(g.Notes)
-		if g.Outcome != "" && !r.ended[g.Name] {
-			r.ended[g.Name] = true
-			r.Write(fmt.Sprintf("%s: %s: %s", g.Name, g.Outcome, g.Message))
-			r.Ended(g)
-		}
+// Changed writes notes and outcomes.
+func (r *Reporter) Changed(c report.Change) {
+	switch c.Kind { //nolint:exhaustive // The others can be seen in the account.
+	case report.KindNote:
+		r.Write(fmt.Sprintf("%s: %s", c.Group.Name, c.Text))
+	case report.KindOutcome:
+		r.Write(fmt.Sprintf("%s: %s", c.Group.Name, c.Text))
+		r.Ended(c.Group)
 	}
 }
 
-// End writes what is new.
-func (r *Reporter) End(now report.Rollout) { r.Show(now) }
+// Show does nothing: all that is in it was said.
+func (*Reporter) Show(report.Rollout) {}
+
+// End does nothing.
+func (*Reporter) End(report.Rollout) {}
 
 // Note writes a note about a group.
 func (r *Reporter) Note(group string, n report.Note) { r.Write(fmt.Sprintf("%s: %s", group, n.Text)) }

@@ -21,10 +21,9 @@ type Progress struct {
 	reporter report.Reporter // nil if nothing is shown
 	nodes    plan.NodeIndex
 
-	mu       sync.Mutex
-	r        report.Rollout
-	shown    []report.Group // What the reporter has of each group: it may keep them, so that they never change.
-	revision int            // Of the group that was shown last.
+	mu    sync.Mutex
+	r     report.Rollout
+	shown []report.Group // What was reported of each group. Reporters may keep them, so that they never change.
 }
 
 // NewProgress returns the progress of groups that have not begun. The reporter may be nil.
@@ -39,9 +38,6 @@ func NewProgress(
 		})
 	}
 	p.shown = make([]report.Group, len(groups))
-	for i := range p.shown {
-		p.update(i)
-	}
 	return p
 }
 
@@ -65,7 +61,6 @@ func (p GroupProgress) Set(change func(*report.Group)) {
 	defer p.All.mu.Unlock()
 	change(&p.All.r.Groups[p.I])
 	p.All.update(p.I)
-	p.All.show()
 }
 
 // Note adds a note on what was done or found.
@@ -81,38 +76,29 @@ func (p GroupProgress) End(e Ending) {
 	})
 }
 
-// update copies a group, with its nodes as they are now. It needs mu.
+// update reports what has happened in a group, with its nodes as they are now. It needs mu.
 func (p *Progress) update(i int) {
 	g := p.r.Groups[i]
 	g.Instances = slices.Clone(g.Instances)
 	for n := range g.Instances {
 		g.Instances[n].Node = p.nodes.Of(g.Instances[n].ID)
 	}
-	p.revision++
-	g.Revision = p.revision
+	if p.reporter != nil {
+		for _, c := range report.Changes(p.shown[i], g, time.Now()) {
+			p.reporter.Changed(c)
+		}
+	}
 	p.shown[i] = g
 }
 
-// snapshot returns what the reporter may keep. It needs mu.
-func (p *Progress) snapshot() report.Rollout {
-	r := p.r
-	r.At, r.Groups = time.Now(), slices.Clone(p.shown)
-	return r
-}
-
-// Latest is snapshot with all nodes as they are now. It needs mu.
+// Latest returns all groups, with their nodes as they are now. The reporter may keep them. It needs mu.
 func (p *Progress) Latest() report.Rollout {
 	for i := range p.shown {
 		p.update(i)
 	}
-	return p.snapshot()
-}
-
-// show needs mu.
-func (p *Progress) show() {
-	if p.reporter != nil {
-		p.reporter.Show(p.snapshot())
-	}
+	r := p.r
+	r.At, r.Groups = time.Now(), slices.Clone(p.shown)
+	return r
 }
 
 // Start shows the progress every showInterval until it is stopped.

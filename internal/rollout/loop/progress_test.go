@@ -21,46 +21,44 @@ func (c *countedNodes) Node(string) (cluster.Node, bool) {
 	return cluster.Node{}, false
 }
 
-// lastShown keeps what was shown last.
-type lastShown struct {
+// lastChange keeps what was reported last.
+type lastChange struct {
 	report.Reporter
-	last report.Rollout
+	report.Change
 }
 
-func (l *lastShown) Show(r report.Rollout) { l.last = r }
+func (l *lastChange) Changed(c report.Change) { l.Change = c }
 
 // progressOf is the progress of groups of 50 instances each.
-func progressOf(n int) (*Progress, *countedNodes, *lastShown) {
+func progressOf(n int) (*Progress, *countedNodes, *lastChange) {
 	groups := make([]refresh.Group, n)
 	for i := range groups {
 		groups[i].Name = fmt.Sprintf("group-%d", i)
 		for k := range 50 {
-			groups[i].Instances = append(groups[i].Instances, refresh.Instance{ID: fmt.Sprintf("i-%d-%d", i, k), Healthy: true})
+			groups[i].Instances = append(groups[i].Instances, refresh.Instance{
+				ID: fmt.Sprintf("i-%d-%d", i, k), State: "InService", Healthy: true,
+			})
 		}
 	}
-	nodes, shown := &countedNodes{}, &lastShown{}
-	return NewProgress(groups, refresh.ModeRefresh, shown, plan.NodeIndex{Cluster: nodes}), nodes, shown
+	nodes, reporter := &countedNodes{}, &lastChange{}
+	return NewProgress(groups, refresh.ModeRefresh, reporter, plan.NodeIndex{Cluster: nodes}), nodes, reporter
 }
 
 // TestProgressOfManyGroups: a change of one group reads the Nodes of that group only, and what the reporter has does
 // not change.
 func TestProgressOfManyGroups(t *testing.T) {
 	t.Parallel()
-	p, nodes, shown := progressOf(100)
+	p, nodes, reporter := progressOf(100)
 	first := GroupProgress{p, 0}
-	first.Set(func(g *report.Group) { g.Desired = 7 })
-	before := shown.last
+	first.Note(refresh.OK, "a note")
+	before := reporter.Change
 	nodes.lookups = 0
 	first.Set(func(g *report.Group) { g.Desired, g.Instances[0].Old = 8, true })
 	if nodes.lookups != 50 {
 		t.Errorf("%d Nodes were looked up, want 50", nodes.lookups)
 	}
-	if g := before.Groups[0]; g.Desired != 7 || g.Instances[0].Old {
-		t.Errorf("what was shown has changed: %+v", g.Desired)
-	}
-	isSame := before.Groups[1].Revision == shown.last.Groups[1].Revision
-	if !isSame || shown.last.Groups[0].Revision == before.Groups[0].Revision {
-		t.Error("the revisions do not say which group has changed")
+	if g := before.Group; before.Text != "a note" || g.Desired != 0 || g.Instances[0].Old {
+		t.Errorf("what was reported has changed: %q, desired capacity %d", before.Text, g.Desired)
 	}
 }
 
