@@ -24,6 +24,8 @@ ORDER       ?= 1
 # What make replay runs: TestWorlds, or TestJointWorlds for those with triggers.
 WORLDS      ?= TestWorlds
 SEEDS       ?= 1000
+# How often a failed test of make test-e2e runs once more, alone.
+RERUNS      ?= 0
 # The commit that the agent of generated worlds is upgraded from.
 FROM        ?=
 CONTAINER   ?= $(notdir $(firstword $(shell command -v buildah docker)))
@@ -106,10 +108,12 @@ test-long: sim rollouts ## Run SEEDS (1000) generated worlds and rollouts, some 
 	$(GO) test -race -timeout 20m ./test/trigger -skip TestPlanOfAThousandGroups
 
 # Not from Go's cache of results, which does not know what these tests run. One package at a time: their control planes,
-# agents and builds would make each other late.
+# agents and builds would make each other late. With RERUNS a test that fails runs again when the others have ended, and
+# the summary names it: these tests wait for real processes, which a busy machine makes late.
 .PHONY: test-e2e
 test-e2e: deps-test cluster site-test ## Run what needs a control plane, Helm, the AWS CLI, buildah or Chromium; see cluster.
-	$(GO) test -race -tags e2e -count=1 -p 1 -timeout 45m $(E2E)
+	$(TOOL) gotestsum --format standard-quiet --rerun-fails=$(RERUNS) --rerun-fails-max-failures=3 --packages='$(E2E)' -- \
+		-race -tags e2e -count=1 -p 1 -timeout 45m
 
 .PHONY: test-all
 test-all: test test-long test-e2e ## Run all tests.
