@@ -394,6 +394,7 @@ func TestStandbyWithPodsLeft(t *testing.T) {
 			}
 		}
 		expect(t, runGroup(t.Context(), t, cfg, a, nodes), report.Failed, "i-1 (node node-i-1: 2 of 5 pods are left)", "trigger rollback")
+		expect(t, runGroup(t.Context(), t, cfg, a, forbiddenPods{nodes}), report.Failed, "is not known: list pods", "trigger rollback")
 		nodes.blocked["node-i-1"] = cluster.Load{}
 		expect(t, runGroup(t.Context(), t, cfg, a, nodes), report.Done)
 	})

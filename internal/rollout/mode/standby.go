@@ -70,9 +70,12 @@ func (s *standby) leftPods(ctx context.Context) string {
 		return ""
 	}
 	slices.Sort(left)
-	return fmt.Sprintf("the agent has left pods on the nodes of %s in Standby: %s; move the pods, or return the "+
-		"instances with trigger rollback, then run the same command again", text.Count(len(left), "instance"),
+	found := fmt.Sprintf("the agent has left pods on the nodes of %s in Standby: %s", text.Count(len(left), "instance"),
 		text.First(left, plan.MostNames))
+	if err != nil {
+		found += fmt.Sprintf("; whether they are there now is not known: %v", err)
+	}
+	return found + "; move the pods, or return the instances with trigger rollback, then run the same command again"
 }
 
 // withPodsLeft are the nodes, by instance, of which the agent says that it has left pods there.
