@@ -72,7 +72,7 @@ func (s *state) cordonAndDrain(r *reason, p policy, out *plan) {
 		current := expected
 		expected = expected.Merge(reasonOf(r.Event, deadline), begins)
 		if urgent := urgentAt(expected.Deadline, tried); s.now.Before(urgent) {
-			if out.at(urgent); r.draining && s.isDraining() {
+			if out.at(urgent); r.draining && s.isBeingDrained() {
 				out.drain(s.node.UID, current, false) // by the deadline that the Node has until then
 			}
 			return

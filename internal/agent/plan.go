@@ -88,12 +88,14 @@ func (p *plan) cordon(r *reason, uid string, deadline time.Time) step {
 	return st
 }
 
+// drain has the Node drained by the deadline of the mark. One that is being drained goes on by its own if the mark has
+// none yet.
 func (p *plan) drain(uid string, m node.Mark, isLate bool) {
 	st := step{do: drainNode, uid: uid}
 	if !slices.Contains(p.steps, st) {
 		p.steps = append(p.steps, st)
 	}
-	if p.drainBy.IsZero() || m.Deadline.Before(p.drainBy) {
+	if p.drainBy.IsZero() || !m.Deadline.IsZero() && m.Deadline.Before(p.drainBy) {
 		p.drainBy = m.Deadline
 	}
 	if isLate {

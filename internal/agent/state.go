@@ -92,7 +92,14 @@ func (s *state) triedSince(st step) time.Time {
 	return s.now
 }
 
+// isDraining reports whether a Node of the instance is being drained. It may have been deleted.
 func (s *state) isDraining() bool { return s.isRunning(drainNode, key{}) }
+
+// isBeingDrained reports whether the Node is being drained, and not one that it has replaced.
+func (s *state) isBeingDrained() bool {
+	_, ok := s.running[step{do: drainNode, uid: s.node.UID}]
+	return ok
+}
 
 // ofKind returns a reason of the kind; nil if there is none.
 func (s *state) ofKind(k event.Kind) *reason {

@@ -64,6 +64,30 @@ func TestDeadlineBroughtForward(t *testing.T) {
 	}
 }
 
+// TestNodeThatRegistersInADrain: a Node that replaces the one that is being drained has no mark yet. Its drain begins by
+// the deadline that it is to have, and never without one.
+func TestNodeThatRegistersInADrain(t *testing.T) {
+	t.Parallel()
+	now := time.Now().Truncate(time.Second)
+	r := newReason(event.Event{Kind: event.DrainRequested, InstanceID: "i-1", At: now}, now)
+	r.confirmed, r.draining, r.limit.known = now, true, now
+	s := state{now: now, registered: true, reasons: []*reason{r}, running: map[step]time.Time{{do: drainNode, uid: "uid-1"}: now}}
+	s.node, s.nodeSince = node.Node{UID: "uid-2", InstanceID: "i-1", DrainRequested: true}, now
+	p := policy{drainTimeout: time.Hour}
+	drains := step{do: drainNode, uid: "uid-2"}
+	out := s.decide(p)
+	if slices.Contains(out.steps, drains) {
+		t.Errorf("the drain begins by %v, before the Node has a mark", out.drainBy)
+	}
+	for _, st := range out.steps {
+		s.running[st] = now
+	}
+	s.now = out.again
+	if out = s.decide(p); !slices.Contains(out.steps, drains) || !out.drainBy.Equal(now.Add(p.drainTimeout)) {
+		t.Errorf("the steps are %v, and the Node is drained by %v", out.steps, out.drainBy)
+	}
+}
+
 // TestLaunchKeepsCancellations: what a launch cancels comes on top of what else is canceled at the same time.
 func TestLaunchKeepsCancellations(t *testing.T) {
 	t.Parallel()

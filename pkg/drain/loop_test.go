@@ -251,7 +251,20 @@ func TestPodsOfAnUnreachableNode(t *testing.T) {
 	}
 }
 
-// TestTighterDeadline: an earlier deadline during the drain has its pods deleted in time for it. A later one is ignored.
+// TestNoDeadline: without a deadline no pod is evicted, let alone deleted at once.
+func TestNoDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startCluster(t, defaults, runningPod("a"))
+		target := c.target("n", time.Hour)
+		target.Deadline = time.Time{}
+		if _, err := c.drainTarget(c.ctx, target)(); err == nil || len(c.requests) > 0 {
+			t.Errorf("%v after %d requests", err, len(c.requests))
+		}
+	})
+}
+
+// TestTighterDeadline: an earlier deadline during the drain has its pods deleted in time for it. A later one is ignored,
+// and so is none.
 func TestTighterDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -264,6 +277,7 @@ func TestTighterDeadline(t *testing.T) {
 		elapse(time.Minute)
 		tighter <- target.Since.Add(3 * time.Minute)
 		tighter <- target.Since.Add(2 * time.Hour)
+		tighter <- time.Time{}
 		if report, err := wait(); err != nil || len(report.Left) > 0 || report.Forced != 1 {
 			t.Errorf("got %+v, %v", report, err)
 		}

@@ -43,7 +43,7 @@ func (w *waiter) deadline() time.Time { return *w.end.Load() }
 
 // tighten brings the deadline forward. Only the goroutine of the drain calls it.
 func (w *waiter) tighten(deadline time.Time) {
-	if deadline.Before(w.deadline()) {
+	if !deadline.IsZero() && deadline.Before(w.deadline()) {
 		w.end.Store(&deadline)
 	}
 }

@@ -2,6 +2,7 @@ package drain
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -45,6 +46,9 @@ type run struct {
 	workers             sync.WaitGroup
 }
 
+// errNoDeadline: without a deadline all pods would be deleted at once.
+var errNoDeadline = errors.New("the node has no deadline to be drained by")
+
 // selection is the budgets that select a pod, as of a generation of the pdbTracker.
 type selection struct {
 	generation int64
@@ -53,6 +57,9 @@ type selection struct {
 }
 
 func newRun(d *Drainer, t Target) (*run, error) {
+	if t.Deadline.IsZero() {
+		return nil, errNoDeadline
+	}
 	r := &run{
 		drainer: d, node: t, started: time.Now(), cancel: func() {}, unsubscribe: func() {},
 		waiter:     newWaiter(t.Name, t.Deadline),
