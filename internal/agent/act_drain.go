@@ -70,6 +70,7 @@ func (r *record) doCordon(ctx context.Context, w work) (result, error) {
 
 // drainWork is what a drain needs to know.
 type drainWork struct {
+	run        *drainRun
 	event      event.Event
 	target     drain.Target
 	earlier    drain.Report // of the last drain of the node
@@ -90,9 +91,9 @@ func (r *record) beginDrain(p plan) (n node.Node, w drainWork) {
 			break
 		}
 	}
-	r.drain = &drainRun{deadline: p.drainBy, tighter: make(chan time.Time, 1)}
+	w.run = &drainRun{deadline: p.drainBy, tighter: make(chan time.Time, 1)}
 	w.target = drain.Target{
-		Name: n.Name, UID: n.UID, Since: n.Mark.Since, Deadline: p.drainBy, Tighter: r.drain.tighter,
+		Name: n.Name, UID: n.UID, Since: n.Mark.Since, Deadline: p.drainBy, Tighter: w.run.tighter,
 		Untainted: !p.late.Since.IsZero() && s.node.Mark.Since.IsZero(),
 	}
 	if f := s.finished; f.uid == n.UID {
@@ -124,6 +125,8 @@ func (r *record) doDrain(ctx context.Context, w work) (result, error) {
 		return func(s *state, _ *reason) { r.drained(s, w, report, false) }, nil
 	}
 	switch again, ok := r.nodes.Find(w.node.InstanceID); {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
 	case !errors.Is(err, drain.ErrReplaced):
 		return func(s *state, _ *reason) { s.notBefore = time.Now().Add(longestPause) }, nil
 	case ok && again.UID != w.node.UID: // it is drained next

@@ -307,6 +307,7 @@ func (f drainer) Drain(ctx context.Context, t drain.Target) (drain.Report, error
 			f.step("tighten %s until %v", t.Name, deadline.Sub(f.start))
 			timer.Reset(min(f.drainTakes-f.after(), time.Until(deadline)))
 		case <-ctx.Done():
+			time.Sleep(f.drainStops)
 			return drain.Report{}, context.Cause(ctx)
 		}
 	}

@@ -120,6 +120,7 @@ type fixture struct {
 
 	// Drains and launches.
 	drainTakes    time.Duration
+	drainStops    time.Duration // how long a drain runs after it was stopped
 	report        drain.Report
 	since         time.Time       // of the target of the last drain
 	late          []time.Duration // pods are bound to the node then

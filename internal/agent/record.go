@@ -29,9 +29,8 @@ type record struct {
 	unseen    node.Mark
 	unseenUID string // of its Node; empty if the watch shows it
 	written   time.Time
-	shown     node.Mark // by the watch before that
-	gone      string    // the UID of a Node that the watch shows, and that does not exist
-	drain     *drainRun
+	shown     node.Mark         // by the watch before that
+	gone      string            // the UID of a Node that the watch shows, and that does not exist
 	said      node.Postponement // to the observer
 	hasTurn   bool
 	failed    map[step]*failure // steps that have brought nothing
@@ -47,6 +46,7 @@ type runningStep struct {
 	since  time.Time // with the attempts before
 	cancel context.CancelCauseFunc
 	ended  chan struct{}
+	drain  *drainRun // of drainNode; nil of other steps
 }
 
 // failure is since when a step fails, and when it is tried again.
@@ -336,13 +336,11 @@ func (r *record) carryOut(ctx context.Context, p *plan) {
 			running.cancel(errNotNeeded)
 		}
 	}
-	if r.drain != nil && !p.drainBy.IsZero() {
-		r.drain.tighten(p.drainBy)
-	}
 	maps.DeleteFunc(r.starts, func(_ step, s starts) bool { return time.Since(s.first) >= firstPause })
 	for _, st := range p.steps {
-		switch f := r.failed[st]; {
-		case r.steps[st] != nil:
+		switch f, running := r.failed[st], r.steps[st]; {
+		case running != nil:
+			running.drain.tighten(p.drainBy)
 		case f != nil && time.Now().Before(f.next):
 			p.at(f.next)
 		case r.starts[st].n >= mostStarts:
@@ -378,9 +376,10 @@ func (r *record) failedAgain(st step, began time.Time) {
 	}
 }
 
-// tighten sends the drain an earlier deadline, in place of one that it has not received yet.
+// tighten sends the drain an earlier deadline, in place of one that it has not received yet. It does nothing for another
+// step, and without a deadline.
 func (d *drainRun) tighten(deadline time.Time) {
-	if !deadline.Before(d.deadline) {
+	if d == nil || deadline.IsZero() || !deadline.Before(d.deadline) {
 		return
 	}
 	d.deadline = deadline
@@ -394,7 +393,9 @@ func (d *drainRun) tighten(deadline time.Time) {
 func (r *record) startStep(ctx context.Context, st step, p plan) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	w := r.workOf(st, p)
-	one := &runningStep{since: w.started.Add(-w.failing), cancel: cancel, ended: make(chan struct{})}
+	one := &runningStep{
+		since: w.started.Add(-w.failing), cancel: cancel, ended: make(chan struct{}), drain: w.drain.run,
+	}
 	r.steps[st], r.starts[st] = one, r.starts[st].again()
 	r.working.Go(func() {
 		defer close(one.ended)
@@ -426,9 +427,6 @@ func (r *record) workOf(st step, p plan) work {
 func (r *record) endStep(ctx context.Context, w work, result result, err error) {
 	st, q := w.step, r.reason(w.step.key)
 	delete(r.steps, st)
-	if st.do == drainNode {
-		r.drain = nil
-	}
 	if err != nil && ctx.Err() == nil {
 		if result = r.resultOf(err, w.node); result == nil {
 			r.observer.Retrying(w.about(), r.doers[st.do].what, err)
