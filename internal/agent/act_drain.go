@@ -86,7 +86,7 @@ func (r *record) beginDrain(p plan) (n node.Node, w drainWork) {
 		n.Mark = p.late
 	}
 	for _, q := range s.reasons {
-		if q.draining && q.report == nil {
+		if s.awaitsDrain(q) {
 			w.event = q.Event
 			break
 		}
@@ -140,6 +140,9 @@ func (r *record) drained(s *state, w work, report drain.Report, isLeft bool) {
 	if d := w.drain; !d.isRepeated || report.Total > 0 || len(d.earlier.Left) > 0 {
 		r.observer.NodeDrained(d.event, w.node, report)
 	}
+	if s.registered && s.node.UID != w.node.UID {
+		return // the instance has registered again, and that Node is drained next
+	}
 	s.tried, s.left = "", isLeft
 	if s.finished.uid != w.node.UID {
 		s.lates = retry.Backoff(firstLatePause, lastLatePause)
@@ -149,7 +152,7 @@ func (r *record) drained(s *state, w work, report drain.Report, isLeft bool) {
 	s.finished = finishedDrain{uid: w.node.UID, since: since, hook: w.node.Mark.Hook, report: report}
 	r.maintenance.finish(w.node.UID, since)
 	for _, q := range s.reasons {
-		if q.draining && q.report == nil {
+		if s.awaitsDrain(q) {
 			q.report, q.reportUID = &report, w.node.UID
 		}
 	}

@@ -3,7 +3,6 @@ package agent_test
 import (
 	"context"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -157,35 +156,6 @@ func TestContradictedSpotWarningDuringADrain(t *testing.T) {
 			f.wantSteps(t, tt.steps...)
 		})
 	}
-}
-
-// TestSpotWarningAfterTheNodeHasRegisteredAgain: the drain of the Node that is there now is tightened, although that of the
-// one before has ended after this one had begun, and goes on.
-func TestSpotWarningAfterTheNodeHasRegisteredAgain(t *testing.T) {
-	inBubble(t, func(f *fixture) { f.spot, f.drainTakes, f.drainStops = always(marked), 30*time.Minute, 10*time.Second }, func(t *testing.T, f *fixture) {
-		a := f.agent()
-		var messages sync.WaitGroup
-		for at, m := range map[time.Duration]queue.Message{
-			0: message("drain", f.start), 20 * time.Second: message("other", f.start.Add(20*time.Second)),
-			time.Minute: spotWarning(f),
-		} {
-			messages.Go(func() {
-				time.Sleep(at)
-				if at == 20*time.Second {
-					f.mu.Lock()
-					f.node.UID, f.node.Mark = "uid-again", node.Mark{}
-					f.mu.Unlock()
-				}
-				_ = a.Handle(t.Context(), m)
-			})
-		}
-		messages.Wait()
-		f.awaitEnds()
-		tightened := slices.Contains(f.did("tighten"), "tighten node-1 until 1m55s")
-		if n := len(f.did("drain node-1")); n != 2 || !tightened {
-			t.Errorf("%d drains began, want one for each Node; the second was tightened: %t", n, tightened)
-		}
-	})
 }
 
 // TestSpotStatusFailure: only the first of several failures is reported as such.

@@ -111,7 +111,7 @@ func (s *state) ofKind(k event.Kind) *reason {
 
 // isOnlyDrainedFor reports whether the node is being drained for this reason alone.
 func (s *state) isOnlyDrainedFor(r *reason) bool {
-	return s.isDraining() && r.draining && r.report == nil && !s.isNeeded(r)
+	return s.isDraining() && s.awaitsDrain(r) && !s.isNeeded(r)
 }
 
 // isNeeded reports whether another reason needs the node cordoned.
@@ -142,7 +142,7 @@ func (s *state) isRecorded(r *reason, p policy) bool {
 // reportFor returns the report of the drain that the reason needs; nil if there is none.
 func (s *state) reportFor(r *reason) *drain.Report {
 	switch f := s.finished; {
-	case r.report != nil && (r.reportUID == s.node.UID || !s.registered || s.left):
+	case s.hasReport(r):
 		return r.report
 	case !s.registered, f.repeat, f.uid != s.node.UID, !f.since.Equal(s.node.Mark.Since), s.mustRepeat(r):
 		return nil
@@ -152,6 +152,14 @@ func (s *state) reportFor(r *reason) *drain.Report {
 		return &f.report
 	}
 }
+
+// hasReport reports whether a drain for the reason has ended: of the Node that the instance has now, if it has one.
+func (s *state) hasReport(r *reason) bool {
+	return r.report != nil && (r.reportUID == s.node.UID || !s.registered || s.left)
+}
+
+// awaitsDrain reports whether the reason waits for the end of the node's drain, which has begun for it.
+func (s *state) awaitsDrain(r *reason) bool { return r.draining && !s.hasReport(r) }
 
 // mustRepeat reports whether the drain of a node, which has ended, is to begin again for the reason: for a hook or for
 // another event than the first one, because a pod may have been bound since; and on a node that failed and is back. One
