@@ -49,7 +49,7 @@ func (r *record) doUncordonLaunching(ctx context.Context, w work) (result, error
 		did(uncordon)(s, q)
 		if removed && err == nil {
 			q.uncordoned = time.Now()
-			r.forgetMark(true)
+			r.forgetMark(w.node, true)
 			r.observer.LaunchUncordoned(w.Event, w.node)
 		}
 	}, nil

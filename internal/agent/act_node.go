@@ -37,7 +37,7 @@ func (r *record) doUncordon(ctx context.Context, w work) (result, error) {
 	}
 	return func(s *state, q *reason) {
 		q.done = q.done.with(uncordon)
-		if r.forgetMark(removed); !removed && s.node.DrainRequested && s.node.Mark.Reason == string(kind) {
+		if r.forgetMark(n, removed); !removed && s.node.DrainRequested && s.node.Mark.Reason == string(kind) {
 			s.refuted = string(kind)
 		}
 	}, nil
@@ -109,7 +109,7 @@ func (r *record) doWithdraw(ctx context.Context, w work) (result, error) {
 			s.withdraws = retry.Backoff(withdrawnInterval, r.cfg.ResyncInterval)
 		}
 		s.nextWithdraw = time.Now().Add(s.withdraws.Step())
-		r.forgetMark(removed)
+		r.forgetMark(w.node, removed)
 	}, nil
 }
 
@@ -186,6 +186,6 @@ func (r *record) doPutBack(ctx context.Context, w work) (result, error) {
 	}
 	return func(s *state, _ *reason) {
 		s.mustPut, s.mustJudge, s.healthy = false, false, time.Time{}
-		r.forgetMark(removed)
+		r.forgetMark(n, removed)
 	}, nil
 }

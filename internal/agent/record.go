@@ -478,9 +478,11 @@ func (r *record) stop(ctx context.Context) {
 	r.looping = false
 }
 
-// forgetMark forgets the mark of a node that was uncordoned, and its drain.
-func (r *record) forgetMark(removed bool) {
-	if removed {
-		r.unseenUID, r.state.finished, r.state.refuted = "", finishedDrain{}, ""
+// forgetMark forgets the mark of a node that was uncordoned, and its drain, but not those of a Node that has replaced it.
+func (r *record) forgetMark(n node.Node, removed bool) {
+	s := &r.state
+	if !removed || s.registered && s.node.UID != n.UID {
+		return
 	}
+	r.unseenUID, s.finished, s.refuted = "", finishedDrain{}, ""
 }

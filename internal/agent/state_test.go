@@ -18,20 +18,22 @@ func TestOwnersAreThoseOfAMark(t *testing.T) {
 	for _, tt := range []struct {
 		name          string
 		since, before time.Time
-		isUncordoned  bool
+		uncordoned    string // the UID of the Node
 		want          bool
 	}{
-		{"the same mark", now, time.Time{}, false, true},
-		{"the mark has got another time", now.Add(time.Hour), now, false, true},
-		{"another mark", now.Add(time.Hour), time.Time{}, false, false},
-		{"uncordoned in between", now, time.Time{}, true, false},
+		{"the same mark", now, time.Time{}, "", true},
+		{"the mark has got another time", now.Add(time.Hour), now, "", true},
+		{"another mark", now.Add(time.Hour), time.Time{}, "", false},
+		{"uncordoned in between", now, time.Time{}, "uid-1", false},
+		{"the Node before was uncordoned", now, time.Time{}, "uid-0", true},
 	} {
 		r := &record{state: state{
-			node:     node.Node{UID: "uid-1", Mark: node.Mark{Since: tt.since}},
-			before:   tt.before,
-			finished: finishedDrain{uid: "uid-1", since: now, report: drain.Report{Owners: &drain.Owners{}}},
+			registered: true,
+			node:       node.Node{UID: "uid-1", Mark: node.Mark{Since: tt.since}},
+			before:     tt.before,
+			finished:   finishedDrain{uid: "uid-1", since: now, report: drain.Report{Owners: &drain.Owners{}}},
 		}}
-		r.forgetMark(tt.isUncordoned)
+		r.forgetMark(node.Node{UID: tt.uncordoned}, tt.uncordoned != "")
 		if _, w := r.beginDrain(plan{}); (w.target.Earlier != nil) != tt.want {
 			t.Errorf("%s: the owners are %v", tt.name, w.target.Earlier)
 		}
