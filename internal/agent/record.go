@@ -376,8 +376,8 @@ func (r *record) failedAgain(st step, began time.Time) {
 	}
 }
 
-// tighten sends the drain an earlier deadline, in place of one that it has not received yet. It does nothing for another
-// step, and without a deadline.
+// tighten sends the drain an earlier deadline, in place of one that it has not received yet. It does nothing for
+// another step, and without a deadline.
 func (d *drainRun) tighten(deadline time.Time) {
 	if d == nil || deadline.IsZero() || !deadline.Before(d.deadline) {
 		return
@@ -478,7 +478,8 @@ func (r *record) stop(ctx context.Context) {
 	r.looping = false
 }
 
-// forgetMark forgets the mark of a node that was uncordoned, and its drain, but not those of a Node that has replaced it.
+// forgetMark forgets the mark of a node that was uncordoned, and its drain, but not those of a Node that has replaced
+// it.
 func (r *record) forgetMark(n node.Node, removed bool) {
 	s := &r.state
 	if !removed || s.registered && s.node.UID != n.UID {
