@@ -349,14 +349,16 @@ func TestOtherCluster(t *testing.T) {
 	}
 }
 
-// TestTerminationFromTheWarmPool: Auto Scaling may still describe the instance as it was before. The hook is completed
-// nevertheless.
+// TestTerminationFromTheWarmPool: Auto Scaling may still describe the instance as it was before, also one that had just
+// left the pool. The hook is completed nevertheless.
 func TestTerminationFromTheWarmPool(t *testing.T) {
 	t.Parallel()
-	leaving := func(f *fixture) queue.Message {
-		m := message("drain", f.start)
-		m.Body = slices.Concat([]byte(`{"Origin":"WarmPool","Destination":"EC2",`), m.Body[1:])
-		return m
+	leaving := func(origin string) source {
+		return func(f *fixture) queue.Message {
+			m := message("drain", f.start)
+			m.Body = slices.Concat([]byte(`{"Origin":"`+origin+`","Destination":"EC2",`), m.Body[1:])
+			return m
+		}
 	}
 	for _, tt := range []struct {
 		name    string
@@ -373,7 +375,12 @@ func TestTerminationFromTheWarmPool(t *testing.T) {
 		{"past its hook", always(autoscaling.State("Warmed:Terminating:Proceed")), nil, agent.Gone},
 	} {
 		each(t, tt.name, with(noNode, stateIs(tt.state), ec2State("stopped")), func(t *testing.T, f *fixture) {
-			mustHandle(t, f, f.agent(), leaving)
+			mustHandle(t, f, f.agent(), leaving("WarmPool"))
+			f.wantSteps(t, tt.steps...)
+			f.wantOutcome(t, tt.outcome)
+		})
+		each(t, tt.name+", after it had left the pool", with(noNode, stateIs(tt.state), ec2State("stopped")), func(t *testing.T, f *fixture) {
+			mustHandle(t, f, f.agent(), leaving("AutoScalingGroup"))
 			f.wantSteps(t, tt.steps...)
 			f.wantOutcome(t, tt.outcome)
 		})

@@ -62,10 +62,10 @@ func judgeTermination(e event.Event, state autoscaling.State) finding {
 }
 
 // isOld reports whether the state is one that the instance had before the lifecycle action began: at rest in the
-// warm pool, or past the replacement of its root volume.
+// warm pool, to which it does not return, or past the replacement of its root volume.
 func isOld(e event.Event, state autoscaling.State) bool {
 	replaced := state.ReplacingRootVolume() && e.Action != "" && e.Action != event.ReplaceRootVolume
-	return replaced || e.Origin == event.PlaceWarmPool && state.InPool()
+	return replaced || e.Destination == event.PlaceEC2 && state.InPool()
 }
 
 // judgeLaunch compares the lifecycle state of an instance with the destination in the message of its launch,
