@@ -285,7 +285,10 @@ func (f drainer) Drain(ctx context.Context, t drain.Target) (drain.Report, error
 	if t.DryRun {
 		return f.report, nil
 	}
-	if f.since = t.Since; t.Since.IsZero() {
+	f.mu.Lock()
+	f.since = t.Since
+	f.mu.Unlock()
+	if t.Since.IsZero() {
 		f.fact("drained before it was cordoned")
 	}
 	timer := time.NewTimer(f.drainTakes)
