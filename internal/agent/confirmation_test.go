@@ -39,7 +39,7 @@ func TestConfirmation(t *testing.T) {
 		{"", inState("Warmed:Pending:Wait"), termination, drainedBy("1h0m0s"), agent.Drained},
 		{"past its hooks", inState("Terminating:Proceed"), termination, nil, agent.Gone},
 		{"", inState("Terminated"), termination, nil, agent.Gone},
-		{"", inState("Warmed:Stopped"), termination, nil, agent.Gone},
+		{"", inState(warmedStopped), termination, nil, agent.Gone},
 		{
 			"no answer", stateIs(silent(3*time.Second, terminating)), termination,
 			append([]string{"cordon"}, drainedBy("1h0m3.75s..1h0m4.5s")...), agent.Drained,
