@@ -60,6 +60,9 @@ func (r *record) doCordon(ctx context.Context, w work) (result, error) {
 	return func(s *state, q *reason) {
 		s.before = w.node.Mark.Since
 		shown, _ := r.nodes.Find(w.node.InstanceID)
+		if shown.UID != w.node.UID {
+			shown = r.known
+		}
 		r.unseen, r.unseenUID, r.written, r.shown = mark, w.node.UID, time.Now(), shown.Mark
 		q.markedUID, q.deadline = w.node.UID, deadline
 		if !deadline.IsZero() {
@@ -132,7 +135,23 @@ func (r *record) doDrain(ctx context.Context, w work) (result, error) {
 	case ok && again.UID != w.node.UID: // it is drained next
 		return nil, nil
 	}
-	return func(s *state, _ *reason) { r.drained(s, w, report, true) }, nil
+	return r.findAgain(ctx, w, report), nil
+}
+
+// findAgain asks the API server whose Node has the name of the one that was drained: the instance may have registered
+// again, and the watch may be behind. Then that Node is drained next.
+func (r *record) findAgain(ctx context.Context, w work, report drain.Report) result {
+	n, err := r.nodes.Lookup(ctx, w.node.InstanceID)
+	switch {
+	case errors.Is(err, node.ErrGone), errors.Is(err, node.ErrUnselected):
+		return func(s *state, _ *reason) { r.drained(s, w, report, true) }
+	case err != nil || n.UID == w.node.UID:
+		return func(s *state, _ *reason) { s.notBefore = time.Now().Add(firstPause) }
+	}
+	return func(s *state, q *reason) {
+		r.gone = w.node.UID
+		r.found(n)(s, q)
+	}
 }
 
 // drained records the end of a drain. With isLeft another instance has the name of the Node.

@@ -144,6 +144,9 @@ func (f nodes) Find(instanceID string) (node.Node, bool) {
 		return node.Node{}, false
 	}
 	found := f.current()
+	if f.shown != nil {
+		found = *f.shown
+	}
 	return found, !found.Unselected
 }
 
@@ -302,6 +305,9 @@ func (f drainer) Drain(ctx context.Context, t drain.Target) (drain.Report, error
 			err := f.next("drain")
 			if errors.Is(err, errReplaced) && f.registersAgain {
 				f.mu.Lock()
+				if f.isBehind {
+					f.shown = new(f.node)
+				}
 				f.node.UID, f.node.Mark = "uid-again", node.Mark{}
 				f.mu.Unlock()
 			}

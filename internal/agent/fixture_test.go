@@ -108,15 +108,18 @@ type fixture struct {
 	leaves    time.Duration // when the watch stops showing the Node
 	// registersAgain: the instance has another Node of the name when that is replaced.
 	registersAgain bool
-	hidden         bool          // the watch does not show the Node that exists
-	lags           bool          // the watch does not show announcements
-	unmarked       time.Duration // until then the watch does not show marks
-	deleted        bool          // the watch shows a Node that does not exist
-	boots          time.Duration // when the Node has another BootID; 0 is never
-	theirs         answer[bool]  // the Node is another agent's
-	protected      []node.ProtectedNode
-	managed        map[node.Manager]int // Nodes besides the node
-	requests       chan struct{}        // for drains by annotation
+	// isBehind: the watch goes on to show the Node before.
+	isBehind  bool
+	shown     *node.Node
+	hidden    bool          // the watch does not show the Node that exists
+	lags      bool          // the watch does not show announcements
+	unmarked  time.Duration // until then the watch does not show marks
+	deleted   bool          // the watch shows a Node that does not exist
+	boots     time.Duration // when the Node has another BootID; 0 is never
+	theirs    answer[bool]  // the Node is another agent's
+	protected []node.ProtectedNode
+	managed   map[node.Manager]int // Nodes besides the node
+	requests  chan struct{}        // for drains by annotation
 
 	// Drains and launches.
 	drainTakes    time.Duration

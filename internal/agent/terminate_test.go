@@ -52,14 +52,20 @@ func TestTermination(t *testing.T) {
 		{"the instance does not wait for its hook yet", inState("Terminating"), drained, agent.Drained},
 		{"the drain fails: tried again", fails("drain", 1, errOutage), []string{"hold drain", until, drain, drain, "exclude", "release drain", "complete drain with CONTINUE"}, agent.Drained},
 		{
-			"another instance has a Node of the name: it is left alone", fails("drain", 1, errReplaced),
-			[]string{"hold drain", until, drain, "release drain", "complete drain with CONTINUE"},
+			"another instance has a Node of the name: it is left alone",
+			with(fails("drain", 1, errReplaced), func(f *fixture) { f.leaves, f.deleted = f.drainTakes, true }),
+			[]string{"hold drain", until, drain, "look up", "release drain", "complete drain with CONTINUE"},
 			agent.NodeLost,
 		},
 		{
 			"the instance has registered again: its Node is drained by the same deadline",
 			with(fails("drain", 1, errReplaced), func(f *fixture) { f.registersAgain = true }),
 			append([]string{"hold drain", until, drain}, drained[1:]...), agent.Drained,
+		},
+		{
+			"the instance has registered again, and the watch is behind: its Node is looked up and drained",
+			with(fails("drain", 1, errReplaced), func(f *fixture) { f.registersAgain, f.isBehind = true, true }),
+			append([]string{"hold drain", until, drain, "look up"}, drained[1:]...), agent.Drained,
 		},
 		{"pods are left at the deadline", podsLeft, drained, agent.LeftBehind},
 		{"no kubelet reports the end of the pods that are left", with(podsLeft, lost), drained, agent.NodeLost},

@@ -137,6 +137,32 @@ func TestLatePodsOfOneController(t *testing.T) {
 	}
 }
 
+// TestPodsThatReturnToAnotherNode: nothing keeps pods away from a Node that has registered again, so that a drain does not
+// end with them, although the watch of the Nodes is behind. Of a Node that is gone they are ignored.
+func TestPodsThatReturnToAnotherNode(t *testing.T) {
+	for _, tt := range []struct {
+		uid  string // of the Node that the API server has; empty if it has none
+		want error
+	}{{"uid-n", nil}, {"uid-again", ErrReplaced}, {"", nil}} {
+		virtual(t, "the Node is "+tt.uid, func(t *testing.T) {
+			c := newCluster(t)
+			replaceOnNode(c, tolerant)
+			c.addPod("n", "back-0", "", own)
+			if tt.uid != "" {
+				n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: types.UID(tt.uid)}}
+				if err := c.fake.Tracker().Add(n); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c.start(defaults)
+			report, err := c.drain("n", time.Hour)()
+			if !errors.Is(err, tt.want) || report.Took > 3*time.Minute || (err == nil) != (len(report.Returned) == 1) {
+				t.Errorf("got %+v, %v", report, err)
+			}
+		})
+	}
+}
+
 // TestPodsThatReturn: a controller that puts its pods back on the node is asked once, and holds nothing up.
 func TestPodsThatReturn(t *testing.T) {
 	for _, tt := range []struct {

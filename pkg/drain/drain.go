@@ -134,15 +134,15 @@ func (d *Drainer) drain(ctx context.Context, t Target) (Report, error) {
 		r.act(requests, step)
 		r.wakeBy(r.progress.report(step, r.removals.report().Total))
 		if r.needsRelist(step) {
-			switch verified, ok := r.relist(ctx); {
-			case ok && verified.Done:
+			switch verified, err := r.relist(ctx); {
+			case err == nil && verified.Done:
 				return r.report(verified), nil
-			case !ok && r.isOver() && ctx.Err() == nil:
+			case err != nil && r.endsUnverified(ctx):
 				report := r.report(step)
 				report.Unverified = true
 				return report, nil
 			}
-			continue // the watch was wrong, or the API server did not answer
+			continue // the watch was wrong, the API server did not answer, or the Node was replaced
 		}
 		r.wakeBy(r.end()) // also if a request has no answer
 		if err := r.wait(ctx, step.Again); err != nil {

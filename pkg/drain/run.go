@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/node-drainer/node-drainer/internal/retry"
@@ -37,6 +39,7 @@ type run struct {
 	lateSince    time.Time         // since when a pod that comes is late: the cordon, if the node could be cordoned
 	tierSince    map[int]time.Time // when each tier has started for the first time
 	grantedUntil time.Time         // when the last grace period ends that was granted before the deadline
+	replaced     bool              // the API server has said that another Node has the name
 	deadSince    time.Time         // since when the drain knows that the kubelet is dead; zero if it is not
 
 	selections  map[string]selection // of budgets, by UID of the pod
@@ -218,11 +221,19 @@ func (r *run) classify(records []*record) {
 
 // isReplaced reports whether another Node has the name of the node that is drained.
 func (r *run) isReplaced() bool {
+	if r.replaced {
+		return true
+	}
 	if r.drainer.rules.NodeUID == nil || r.node.UID == "" {
 		return false
 	}
 	uid := r.drainer.rules.NodeUID(r.node.Name)
 	return uid != "" && uid != r.node.UID
+}
+
+// endsUnverified reports whether the drain ends although the API server has not answered.
+func (r *run) endsUnverified(ctx context.Context) bool {
+	return r.isOver() && !r.replaced && ctx.Err() == nil
 }
 
 // isOver reports whether the drain ends now, whatever is left.
@@ -297,16 +308,36 @@ func (r *run) needsRelist(step Step) bool {
 	return true
 }
 
-// relist decides again by a fresh list from the API server. It returns false if there was no answer.
-func (r *run) relist(ctx context.Context) (Step, bool) {
+// relist decides again by a fresh list from the API server. The error is ErrReplaced, or there was no answer.
+func (r *run) relist(ctx context.Context) (step Step, err error) {
 	records, err := r.pods.relist(ctx, r.end())
-	if err != nil {
-		if ctx.Err() == nil {
-			r.drainer.observer.KubernetesFailed("verify that node "+r.node.Name+" is empty", err)
-		}
-		return Step{}, false
+	if err == nil {
+		step = r.decide(ctx, records)
+		err = r.verifyNode(ctx, step)
 	}
-	return r.decide(ctx, records), true
+	if err != nil && !r.replaced && ctx.Err() == nil {
+		r.drainer.observer.KubernetesFailed("verify that node "+r.node.Name+" is empty", err)
+	}
+	return step, err
+}
+
+// verifyNode asks the API server whether the Node is still there before a drain ends with pods that were put back: the
+// watch of the Nodes may be behind, and nothing has kept pods away from one that has registered again.
+func (r *run) verifyNode(ctx context.Context, step Step) error {
+	if !step.Done || len(step.Returned) == 0 || r.node.UID == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	n, err := r.drainer.client.CoreV1().Nodes().Get(ctx, r.node.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err): // and so will be its pods
+		return nil
+	case err == nil && string(n.UID) != r.node.UID:
+		r.replaced = true
+		return ErrReplaced
+	}
+	return err
 }
 
 // wait returns when something has changed, and at the instant again at the latest. The error is the cause of
