@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/event"
@@ -85,8 +83,7 @@ func (r *record) tryUncordon(ctx context.Context, n node.Node, why string) (remo
 func (r *record) keeps() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	isDraining := slices.ContainsFunc(slices.Collect(maps.Keys(r.steps)), func(st step) bool { return st.do == drainNode })
-	return isDraining || r.state.isNeeded(nil)
+	return hasStep(r.steps, drainNode, key{}) || r.state.isNeeded(nil)
 }
 
 // doWithdraw uncordons a node whose annotation was removed, if its instance is in service, or in no group. It looks

@@ -62,18 +62,14 @@ type state struct {
 }
 
 // isRunning reports whether a step for the reason is being done.
-func (s *state) isRunning(v verb, k key) bool {
-	for st := range s.running {
-		if st.do == v && st.key == k {
-			return true
-		}
-	}
-	return false
-}
+func (s *state) isRunning(v verb, k key) bool { return hasStep(s.running, v, k) }
 
 // isFailing reports whether the last attempt at a step for the reason has failed.
-func (s *state) isFailing(v verb, k key) bool {
-	for st := range s.failing {
+func (s *state) isFailing(v verb, k key) bool { return hasStep(s.failing, v, k) }
+
+// hasStep reports whether one of the steps is of this kind, for the reason.
+func hasStep[V any](steps map[step]V, v verb, k key) bool {
+	for st := range steps {
 		if st.do == v && st.key == k {
 			return true
 		}

@@ -112,7 +112,7 @@ func (n *ndjsonReporter) Changed(c Change) {
 
 // Show writes the progress, after a minute without a line.
 func (n *ndjsonReporter) Show(r Rollout) {
-	for _, c := range n.end(r) {
+	for _, c := range n.due(r) {
 		n.object(c.object(), "")
 	}
 }

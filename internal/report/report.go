@@ -86,8 +86,8 @@ type silence struct {
 	written bool // Something, since the last look.
 }
 
-// end returns what to write after a minute without changes: the progress of the running groups.
-func (s *silence) end(r Rollout) []Change {
+// due returns what to write after a minute without changes: the progress of the running groups.
+func (s *silence) due(r Rollout) []Change {
 	if s.written || s.since.IsZero() {
 		s.since, s.written = r.At, false
 	}

@@ -41,7 +41,7 @@ func (t *textReporter) Changed(c Change) {
 
 // Show writes the progress, after a minute without a line.
 func (t *textReporter) Show(r Rollout) {
-	for _, c := range t.end(r) {
+	for _, c := range t.due(r) {
 		t.lines(c.line())
 	}
 }

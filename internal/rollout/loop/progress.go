@@ -30,14 +30,16 @@ type Progress struct {
 func NewProgress(
 	groups []refresh.Group, mode refresh.Mode, reporter report.Reporter, nodes plan.NodeIndex,
 ) *Progress {
-	p := &Progress{reporter: reporter, nodes: nodes, r: report.Rollout{Started: time.Now(), Groups: []report.Group{}}}
+	p := &Progress{
+		reporter: reporter, nodes: nodes, r: report.Rollout{Started: time.Now(), Groups: []report.Group{}},
+		shown: make([]report.Group, len(groups)),
+	}
 	for _, g := range groups {
 		p.r.Groups = append(p.r.Groups, report.Group{
 			Name: g.Name, Mode: mode, Nodegroup: g.ManagedNodegroup(), Phase: report.Queued,
 			Desired: g.Desired, Instances: instancesOf(g),
 		})
 	}
-	p.shown = make([]report.Group, len(groups))
 	return p
 }
 
