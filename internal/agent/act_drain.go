@@ -135,23 +135,25 @@ func (r *record) doDrain(ctx context.Context, w work) (result, error) {
 	case ok && again.UID != w.node.UID: // it is drained next
 		return nil, nil
 	}
-	return r.findAgain(ctx, w, report), nil
+	return r.findAgain(ctx, w, report)
 }
 
 // findAgain asks the API server whose Node has the name of the one that was drained: the instance may have registered
 // again, and the watch may be behind. Then that Node is drained next.
-func (r *record) findAgain(ctx context.Context, w work, report drain.Report) result {
+func (r *record) findAgain(ctx context.Context, w work, report drain.Report) (result, error) {
 	n, err := r.nodes.Lookup(ctx, w.node.InstanceID)
 	switch {
 	case errors.Is(err, node.ErrGone), errors.Is(err, node.ErrUnselected):
-		return func(s *state, _ *reason) { r.drained(s, w, report, true) }
-	case err != nil || n.UID == w.node.UID:
-		return func(s *state, _ *reason) { s.notBefore = time.Now().Add(firstPause) }
+		return func(s *state, _ *reason) { r.drained(s, w, report, true) }, nil
+	case err != nil:
+		return nil, err
+	case n.UID == w.node.UID: // an old answer
+		return func(s *state, _ *reason) { s.notBefore = time.Now().Add(firstPause) }, nil
 	}
 	return func(s *state, q *reason) {
 		r.gone = w.node.UID
 		r.found(n)(s, q)
-	}
+	}, nil
 }
 
 // drained records the end of a drain. With isLeft another instance has the name of the Node.

@@ -305,7 +305,7 @@ func (f drainer) Drain(ctx context.Context, t drain.Target) (drain.Report, error
 			err := f.next("drain")
 			if errors.Is(err, errReplaced) && f.registersAgain {
 				f.mu.Lock()
-				if f.isBehind {
+				if f.isBehind && f.shown == nil {
 					f.shown = new(f.node)
 				}
 				f.node.UID, f.node.Mark = "uid-again", node.Mark{}

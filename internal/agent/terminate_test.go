@@ -67,6 +67,11 @@ func TestTermination(t *testing.T) {
 			with(fails("drain", 1, errReplaced), func(f *fixture) { f.registersAgain, f.isBehind = true, true }),
 			append([]string{"hold drain", until, drain, "look up"}, drained[1:]...), agent.Drained,
 		},
+		{
+			"the same, and the API server does not answer at first: tried again",
+			with(fails("drain", 2, errReplaced), fails("look up", 1, errOutage), func(f *fixture) { f.registersAgain, f.isBehind = true, true }),
+			append([]string{"hold drain", until, drain, drain, "look up"}, drained[1:]...), agent.Drained,
+		},
 		{"pods are left at the deadline", podsLeft, drained, agent.LeftBehind},
 		{"no kubelet reports the end of the pods that are left", with(podsLeft, lost), drained, agent.NodeLost},
 		{
@@ -380,15 +385,12 @@ func TestTerminationFromTheWarmPool(t *testing.T) {
 		{"stays in the pool", always(warmedStopped), nil, agent.Unconfirmed},
 		{"past its hook", always(autoscaling.State("Warmed:Terminating:Proceed")), nil, agent.Gone},
 	} {
-		each(t, tt.name, with(noNode, stateIs(tt.state), ec2State("stopped")), func(t *testing.T, f *fixture) {
-			mustHandle(t, f, f.agent(), leaving("WarmPool"))
-			f.wantSteps(t, tt.steps...)
-			f.wantOutcome(t, tt.outcome)
-		})
-		each(t, tt.name+", after it had left the pool", with(noNode, stateIs(tt.state), ec2State("stopped")), func(t *testing.T, f *fixture) {
-			mustHandle(t, f, f.agent(), leaving("AutoScalingGroup"))
-			f.wantSteps(t, tt.steps...)
-			f.wantOutcome(t, tt.outcome)
-		})
+		for _, origin := range []string{"WarmPool", "AutoScalingGroup"} {
+			each(t, tt.name+", from "+origin, with(noNode, stateIs(tt.state), ec2State("stopped")), func(t *testing.T, f *fixture) {
+				mustHandle(t, f, f.agent(), leaving(origin))
+				f.wantSteps(t, tt.steps...)
+				f.wantOutcome(t, tt.outcome)
+			})
+		}
 	}
 }
