@@ -25,7 +25,8 @@ type nodes struct {
 	tainted   map[string]bool
 	scaleDown map[string]string // the group for whose rollout the scale-down is disabled
 	requested map[string]time.Time
-	broken    time.Time // Nodes that appear before are not Ready.
+	began     time.Time // Nodes of instances that were launched before are Ready.
+	broken    time.Time // Other nodes are not Ready before.
 }
 
 func newNodes() *nodes {
@@ -35,11 +36,18 @@ func newNodes() *nodes {
 	}
 }
 
+// begin notes when the world began: EKS has asked for nodes since before.
+func (n *nodes) begin(at time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.began = at
+}
+
 // view is what a trigger sees of the nodes.
 type view struct{ *nodes }
 
 func (n *nodes) of(id string) (cluster.Node, bool) {
-	_, i := n.w.find(id)
+	_, i, _ := n.w.aws.Member(id)
 	if i.ID == "" || strings.HasPrefix(i.State, "Pending") || strings.HasPrefix(i.State, "Warmed") {
 		return cluster.Node{}, false
 	}
@@ -50,7 +58,7 @@ func (n *nodes) of(id string) (cluster.Node, bool) {
 	}
 	ready := !time.Now().Before(n.broken) && time.Since(n.since[id]) >= n.w.spec.NodeAfter
 	node := cluster.Node{
-		Name: id, UID: id, Ready: ready || i.Launched.Before(n.w.began), Tainted: n.tainted[id],
+		Name: id, UID: id, Ready: ready || i.Launched.Before(n.began), Tainted: n.tainted[id],
 		ScaleDownGroup: n.scaleDown[id], Marked: strings.HasPrefix(i.State, "Terminating"),
 	}
 	if n.keep[id] {

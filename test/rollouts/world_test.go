@@ -108,6 +108,7 @@ func (w *world) createAll() error {
 	}
 	time.Sleep(spec.Visible)
 	w.began = time.Now()
+	w.nodes.begin(w.began)
 	return nil
 }
 
