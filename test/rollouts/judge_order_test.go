@@ -1,14 +1,9 @@
 package rollouts
 
 import (
-	"context"
-	"errors"
 	"math"
 	"strconv"
-	"sync"
 	"time"
-
-	"github.com/node-drainer/node-drainer/internal/gate"
 )
 
 // begins judges when a process begins to replace instances of a group: in a window, after the gate has passed, and when
@@ -25,7 +20,7 @@ func (j *judge) begins(p *process, g *group) {
 	if at := time.Now(); !o.InWindow(at) && !g.Nodegroup {
 		j.violate("windows kept", "%s is changed at %s", g.Name, at.UTC().Format(time.TimeOnly))
 	}
-	if o.Gate && !j.w.gate.passed(p, g) {
+	if o.Gate && !j.w.gate.Passed(g.asg, o.Poll) {
 		j.violate("gate passed", "%s is changed, and the gate has not passed", g.Name)
 	}
 	if p.run.Command == Trigger {
@@ -59,36 +54,4 @@ func (g *group) wave() int {
 		return n
 	}
 	return math.MaxInt
-}
-
-// gateway is the gate of all processes. It fails in a time of the Spec.
-type gateway struct {
-	w    *world
-	mu   sync.Mutex
-	last map[string]time.Time // when it has passed for a group
-}
-
-var errGate = errors.New("the check has failed")
-
-// Try implements plan.Gate.
-func (g *gateway) Try(_ context.Context, at gate.Point) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	since, fails := time.Since(g.w.began), g.w.spec.GateFails
-	if since >= fails[0] && since < fails[1] && !g.w.isHealed() {
-		return errGate
-	}
-	if g.last == nil {
-		g.last = map[string]time.Time{}
-	}
-	g.last[at.Group] = time.Now()
-	return nil
-}
-
-// passed reports whether the gate has passed for the group a moment ago.
-func (g *gateway) passed(p *process, one *group) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	at, passed := g.last[one.asg]
-	return passed && time.Since(at) <= time.Minute+p.spec.Options.Poll
 }

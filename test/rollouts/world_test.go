@@ -33,7 +33,7 @@ type world struct {
 	aws      *awsim.Server
 	nodes    *nodes
 	judge    *judge
-	gate     *gateway
+	gate     *Gateway
 	log      log
 	groups   []*group
 	began    time.Time
@@ -77,8 +77,14 @@ type launches struct {
 
 func newWorld(ctx context.Context, spec Spec) *world {
 	w := &world{ctx: ctx, spec: spec, aws: awsim.NewUnconnected(awsim.Options{Seed: spec.Seed}), nodes: newNodes(), scaler: newScaler()}
-	w.nodes.w, w.judge, w.gate = w, newJudge(w), &gateway{w: w}
+	w.nodes.w, w.judge, w.gate = w, newJudge(w), &Gateway{Fails: w.failsGate}
 	return w
+}
+
+// failsGate reports whether the gate fails now.
+func (w *world) failsGate() bool {
+	since, fails := time.Since(w.began), w.spec.GateFails
+	return since >= fails[0] && since < fails[1] && !w.isHealed()
 }
 
 // createAll creates the groups, whose instances are in service then.

@@ -31,6 +31,10 @@ func GenerateJoint(seed uint64) Spec {
 		g.spec.Clusters = append(g.spec.Clusters, c)
 	}
 	g.groups()
+	if g.chance(2) {
+		from := g.between(0, time.Hour)
+		g.spec.GateFails = [2]time.Duration{from, from + g.between(time.Minute, 30*time.Minute)}
+	}
 	for _, c := range g.spec.Clusters {
 		g.triggers(c)
 	}
@@ -93,14 +97,18 @@ func (g jointGenerator) triggers(c Cluster) {
 		if one.Managed = options.Mode == refresh.ModeNodegroup; one.Managed {
 			one.MinHealthy = 0
 		}
+		if options.MaxAge > 0 {
+			one.Aged = g.IntN(one.Nodes + 1)
+		}
 	}
 	options.Autoscaler = c.Autoscaler && g.chance(2)
 	if options.Windows = g.chance(8); options.Windows { // What is held while a window is closed would be held for hours.
 		options.Autoscaler, options.Suspend = false, nil
 	}
+	isAttended := options.All || options.Only > 0
 	at := g.between(10*time.Second, 10*time.Minute)
 	for n := range oneOf(g.generator, 1, 1, 2, 2, 3) {
-		t := Trigger{At: at, Cluster: c.Name, Options: options, Command: g.command(n == 0)}
+		t := Trigger{At: at, Cluster: c.Name, Options: options, Command: g.command(n == 0, isAttended)}
 		switch {
 		case g.chance(3):
 			t.Kill = 1 + g.IntN(60)
@@ -115,9 +123,9 @@ func (g jointGenerator) triggers(c Cluster) {
 	}
 }
 
-func (g jointGenerator) command(isFirst bool) rollouts.Command {
+func (g jointGenerator) command(isFirst, isAttended bool) rollouts.Command {
 	switch {
-	case g.chance(4):
+	case g.chance(4) && !isAttended:
 		return rollouts.Watch
 	case !isFirst && g.chance(3):
 		return oneOf(g.generator, rollouts.Rollback, rollouts.Rollback, rollouts.Resume, rollouts.Cancel)
@@ -149,6 +157,7 @@ func (g jointGenerator) options() rollouts.Options {
 	if g.chance(6) {
 		o.Timeout = g.between(10*time.Minute, 4*time.Hour)
 	}
+	o.Gate = g.chance(6)
 	switch o.Mode {
 	case refresh.ModeStandby:
 		o.Then = oneOf(g.generator, refresh.ThenTerminate, refresh.ThenTerminate, refresh.ThenStop, refresh.ThenKeep)
@@ -162,6 +171,17 @@ func (g jointGenerator) options() rollouts.Options {
 	case refresh.ModeRefresh:
 		o.Surge = oneOf(g.generator, refresh.Amount{N: 1}, refresh.Amount{N: 50, Percent: true})
 		o.OnConflict = oneOf(g.generator, plan.Attach, plan.Attach, plan.Wait, plan.CancelActive)
+		o.All = g.chance(6)
+	}
+	if o.Mode.InBatches() {
+		switch g.IntN(8) {
+		case 0:
+			o.Only = 1 + g.IntN(2)
+		case 1:
+			o.All = true
+		case 2:
+			o.MaxAge = longAgo / 2
+		}
 	}
 	return o
 }

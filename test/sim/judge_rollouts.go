@@ -80,7 +80,7 @@ func (f *rolloutFacts) replaces(g *rolledGroup, p *triggerProcess, c triggerCall
 			f.violate("others untouched", "%s of %s is an operator's: %s", id, g.Name, c.action)
 		}
 	}
-	f.beginsInWindow(g, p)
+	f.begins(g, p)
 	if c.action == "SetInstanceHealth" {
 		if g.MinHealthy == 0 { // Otherwise the group launches first.
 			f.capacity(g, c.action, c.ids)
@@ -94,8 +94,26 @@ func (f *rolloutFacts) replaces(g *rolledGroup, p *triggerProcess, c triggerCall
 	}
 }
 
-// isOutdated reports whether an instance is outdated, or was so long ago.
+// isOutdated reports whether triggers are to replace an instance, or were so long ago.
 func (f *rolloutFacts) isOutdated(g *rolledGroup, i awsim.Instance, within time.Duration) bool {
+	switch o := f.optionsOf(g); {
+	case o.Only > 0:
+		return f.isNamed(g, i.ID)
+	case o.All && (within > 0 || i.Launched.Before(f.began)), o.MaxAge > 0 && time.Since(i.Launched) > o.MaxAge:
+		return true
+	}
+	return f.differs(g, i, within)
+}
+
+// isNamed reports whether triggers have named an instance.
+func (f *rolloutFacts) isNamed(g *rolledGroup, id string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Contains(g.named, id)
+}
+
+// differs reports whether the group would launch the instance otherwise, or would have so long ago.
+func (f *rolloutFacts) differs(g *rolledGroup, i awsim.Instance, within time.Duration) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	last := g.current()
@@ -110,7 +128,7 @@ func (f *rolloutFacts) replacedOnce(g *rolledGroup, i awsim.Instance) {
 	}
 	since := g.since
 	f.mu.Unlock()
-	if i.Launched.After(since) {
+	if i.Launched.After(since) && !f.optionsOf(g).All {
 		f.violate("replaced once", "%s of %s was launched for this version", i.ID, g.Name)
 	}
 }
@@ -167,16 +185,23 @@ func (f *rolloutFacts) drainedFirst(g *rolledGroup, c triggerCall) {
 	}
 }
 
-// beginsInWindow checks that a trigger begins to replace instances only while a window is open. EKS knows none.
-func (f *rolloutFacts) beginsInWindow(g *rolledGroup, p *triggerProcess) {
-	if now := time.Now(); !p.Options.InWindow(now) && !g.Managed && !f.isDisturbed(g) {
+// begins checks that a trigger begins to replace instances only while a window is open, of which EKS knows none, and
+// after the gate has passed.
+func (f *rolloutFacts) begins(g *rolledGroup, p *triggerProcess) {
+	if f.isDisturbed(g) {
+		return
+	}
+	if now := time.Now(); !p.Options.InWindow(now) && !g.Managed {
 		f.violate("windows kept", "%s is changed by %s at %s", g.Name, p.name, now.UTC().Format(time.TimeOnly))
+	}
+	if p.Options.Gate && !f.gate.Passed(g.Name, p.Options.Poll) {
+		f.violate("gate passed", "%s is changed by %s, and the gate has not passed", g.Name, p.name)
 	}
 }
 
 // starts judges a call that has AWS replace what is outdated.
 func (f *rolloutFacts) starts(g *rolledGroup, p *triggerProcess) {
-	f.beginsInWindow(g, p)
+	f.begins(g, p)
 	isUpdated := !g.Managed || managed{g.cluster}.isAt(g.Name, len(g.versions))
 	all := f.aws.Instances(g.Name)
 	if isUpdated && !slices.ContainsFunc(all, func(i awsim.Instance) bool { return f.isOutdated(g, i, grace) }) {
@@ -283,7 +308,7 @@ func (f *rolloutFacts) optionsOf(g *rolledGroup) rollouts.Options {
 func (f *rolloutFacts) serves(g *rolledGroup, i awsim.Instance) bool {
 	n, ok := kube.Get[*corev1.Node](g.cluster.server, nodeName(i.ID))
 	ok = ok && !f.facts.isReplaced(i.ID, time.Now())
-	ready := !f.waitsForNodes(g) || ok && isNodeReady(n) || f.isOutdated(g, i, 0)
+	ready := !f.waitsForNodes(g) || ok && isNodeReady(n) || f.differs(g, i, 0) || f.isOutdated(g, i, 0)
 	if i.State == "InService" {
 		return ready && (i.Health == "Healthy" || g.MinHealthy > 0)
 	}
@@ -329,7 +354,7 @@ func (f *rolloutFacts) isTruthful(p *triggerProcess, g *rolledGroup, end report.
 		return
 	}
 	for _, i := range f.aws.Instances(end.Name) {
-		isNew := f.isOutdated(g, awsim.Instance{Image: g.current().image}, grace)
+		isNew := time.Since(g.current().since) < grace
 		if i.State == "InService" && f.isOutdated(g, i, 0) && !isNew {
 			f.violate("outcome truthful", "%s is %s, and %s is outdated", g.Name, end.Outcome, i.ID)
 		}

@@ -145,6 +145,21 @@ func TestMutants(t *testing.T) {
 		"ignores windows": {configures(func(c *plan.Config) { c.Windows = nil }), in(unhealthy, func(o *rollouts.Options) {
 			o.Windows = true
 		}), "windows kept"},
+		"ignores the gate": {configures(func(c *plan.Config) { c.Gate = nil }), in(standby, func(o *rollouts.Options) {
+			o.Gate = true
+		}), "gate passed"},
+		"ignores which instances are named": {configures(func(c *plan.Config) { c.Only = nil }), func(s *Spec) {
+			in(unhealthy, func(o *rollouts.Options) { o.Only = 1 })(s)
+			s.Clusters[0].Groups[0].Nodes = 3
+		}, "current instances stay"},
+		"ignores ages": {configures(func(c *plan.Config) { c.MaxAge = 0 }), func(s *Spec) {
+			in(unhealthy, func(o *rollouts.Options) { o.MaxAge = longAgo / 2 })(s)
+			s.Steps, s.Clusters[0].Groups[0].Aged = nil, 1
+		}, "rollouts end"},
+		"replaces what is outdated instead of all": {configures(func(c *plan.Config) { c.All = false }), func(s *Spec) {
+			in(standby, func(o *rollouts.Options) { o.All = true })(s)
+			s.Steps = nil
+		}, "rollouts end"},
 		"selects another cluster": {
 			configures(func(c *plan.Config) { c.Selection.Cluster = "other" }), twoClusters, "others untouched",
 		},

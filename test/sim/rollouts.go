@@ -31,6 +31,7 @@ import (
 type rolloutFacts struct {
 	*world
 	mutant mutant
+	gate   *rollouts.Gateway
 	stop   context.CancelFunc // ends all processes
 
 	mu         sync.Mutex
@@ -51,6 +52,7 @@ type rolledGroup struct {
 	low, high int // the desired capacity without what triggers have added is between them
 	user      map[string]bool
 	entered   map[string]bool // what triggers have moved into Standby
+	named     []string        // what the triggers are to replace, if they name it
 	disturbed time.Time       // when somebody else has changed the group last
 	excused   bool            // it has not had its capacity since
 	target    string          // the image that triggers replace instances for, and since when
@@ -67,9 +69,17 @@ type templateVersion struct {
 func (g *rolledGroup) current() templateVersion { return g.versions[len(g.versions)-1] }
 
 func newRolloutFacts(w *world) *rolloutFacts {
-	return &rolloutFacts{
+	f := &rolloutFacts{
 		world: w, groups: map[string]*rolledGroup{}, outcomes: map[string]report.Outcome{}, asked: map[string]bool{},
 	}
+	f.gate = &rollouts.Gateway{Fails: f.failsGate}
+	return f
+}
+
+// failsGate reports whether the gate fails now.
+func (f *rolloutFacts) failsGate() bool {
+	since, fails := f.since(time.Now()), f.spec.GateFails
+	return since >= fails[0] && since < fails[1] && !f.isHealed()
 }
 
 // most is the maximum size of the group.
@@ -102,6 +112,7 @@ func (f *rolloutFacts) start(ctx context.Context) context.Context {
 			}
 		}
 	}
+	f.age()
 	for n, t := range f.spec.Triggers {
 		if len(f.named(t.Cluster)) == 0 {
 			continue
@@ -126,6 +137,43 @@ func (f *rolloutFacts) start(ctx context.Context) context.Context {
 		}
 	})
 	return ctx
+}
+
+// longAgo is how long ago the instances that triggers replace for their age were launched.
+const longAgo = 1000 * time.Hour
+
+// age has instances be old.
+func (f *rolloutFacts) age() {
+	for name, g := range f.groups {
+		all := f.aws.Instances(name)
+		for _, i := range all[:min(g.Aged, len(all))] {
+			if err := f.aws.SetLaunchTime(i.ID, time.Now().Add(-longAgo)); err != nil {
+				f.violate("the simulation", "%v", err)
+			}
+		}
+	}
+}
+
+// nameInstances returns the instances that the triggers of a cluster name, as far as they are still there: the first
+// ones that each group had when the first trigger began.
+func (f *rolloutFacts) nameInstances(c *cluster, n int) (all []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, one := range c.Groups {
+		g := f.groups[one.Name]
+		instances := f.aws.Instances(one.Name)
+		if g.named == nil {
+			for _, i := range instances[:min(n, len(instances))] {
+				g.named = append(g.named, i.ID)
+			}
+		}
+		for _, i := range instances {
+			if slices.Contains(g.named, i.ID) {
+				all = append(all, i.ID)
+			}
+		}
+	}
+	return all
 }
 
 func (f *rolloutFacts) newProcess(name string, t Trigger) *triggerProcess {

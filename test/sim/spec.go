@@ -22,6 +22,8 @@ type Spec struct {
 	Faults   []Fault   `json:",omitempty"`
 	Versions []Version `json:",omitempty"` // make sim-upgrade: in order of time
 	Triggers []Trigger `json:",omitempty"` // joint worlds: see triggers.go
+	// GateFails is from when to when the gate of triggers fails.
+	GateFails [2]time.Duration `json:",omitzero"`
 }
 
 // Cluster is a Kubernetes cluster, with the agents that are installed in it.
@@ -69,6 +71,7 @@ type Group struct {
 	Max        int    `json:",omitempty"` // the maximum size; 0 is room for another group of this size
 	Hooks      []Hook
 	Managed    bool `json:",omitempty"` // it is that of a managed node group of EKS, in joint worlds
+	Aged       int  `json:",omitempty"` // how many of its instances were launched long ago, in joint worlds
 	Pool       bool `json:",omitempty"` // a warm pool keeps stopped instances, and takes them back on scale-in
 	// Broken is how many of the nodes that the group launches during the run never become Ready.
 	Broken int `json:",omitempty"`

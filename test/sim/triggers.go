@@ -93,12 +93,22 @@ func (p *triggerProcess) work(ctx context.Context) error {
 	if p.final {
 		cfg.Timeout = 0
 	}
+	if p.Options.Gate {
+		cfg.Gate = p.gate
+	}
+	command := p.Command
+	if n := p.Options.Only; n > 0 {
+		if cfg.Only = p.nameInstances(p.cluster, n); len(cfg.Only) == 0 {
+			p.endWithNothing()
+			command = rollouts.Resume // An earlier process may have been killed.
+		}
+	}
 	if p.Options.Autoscaler {
 		cfg.Autoscaler = autoscaler.New(clients.kubernetes, autoscalerKey().String())
 	}
 	clients.mutate(&cfg, p.mutant)
 	t := rollout.New(cfg, clients.reader, clients.writer, clients.view, p.newReporter())
-	switch p.Command {
+	switch command {
 	case rollouts.Trigger:
 		_, err = t.Run(ctx)
 	case rollouts.Watch:
@@ -106,9 +116,18 @@ func (p *triggerProcess) work(ctx context.Context) error {
 			NewReporter: func() report.Reporter { return p.newReporter() }, Observer: rollouts.Observer{},
 		}).Run(ctx)
 	case rollouts.Rollback, rollouts.Resume, rollouts.Cancel, rollouts.Pause:
-		_, err = t.Act(ctx, rollout.Action(p.Command))
+		_, err = t.Act(ctx, rollout.Action(command))
 	}
 	return err
+}
+
+// endWithNothing records that no instance is left that the process could name.
+func (p *triggerProcess) endWithNothing() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, g := range p.cluster.Groups {
+		p.outcomes = append(p.outcomes, report.Group{Name: g.Name, Outcome: report.Nothing})
+	}
 }
 
 func (p *triggerProcess) newReporter() *rollouts.Reporter {
