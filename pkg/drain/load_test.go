@@ -21,10 +21,10 @@ type load struct {
 // eviction.
 func TestManyDrains(t *testing.T) {
 	for _, l := range []load{
-		{nodes: 300, perNode: 3, apps: 20, within: 2 * time.Minute},
+		{nodes: 100, perNode: 3, apps: 10, within: 2 * time.Minute},
 		{nodes: 1, perNode: 100, apps: 5, elsewhere: 1, bare: 10, within: time.Minute},
 		{nodes: 30, perNode: 3, apps: 3, elsewhere: 9, others: true, within: 5 * time.Minute},
-		{nodes: 200, perNode: 2, apps: 1, within: 20 * time.Minute},
+		{nodes: 100, perNode: 2, apps: 1, within: 20 * time.Minute},
 	} {
 		virtual(t, fmt.Sprintf("%+v", l), func(t *testing.T) {
 			c, pods := newCluster(t), l.nodes*l.perNode

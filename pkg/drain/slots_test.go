@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -75,9 +74,6 @@ func TestSlotsAreNeverLost(t *testing.T) {
 // an hour left has more pods than slots for two minutes. The pod of a Spot node has grace periods of 10 s and its
 // deadline in two minutes.
 func TestASpotNodeDoesNotWaitBehindSlowDrains(t *testing.T) {
-	// In a program with the race detector, timers of one bubble that fire on two threads at once crash Go 1.26: the
-	// threads share a context of the detector (runtime/time.go: bubble.timers.raceCtx).
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	const many = 1600
 	check := func(name string, budget, slowDeadline time.Duration, want string, earliest, latest time.Duration) {
 		t.Helper()
