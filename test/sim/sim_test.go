@@ -40,22 +40,18 @@ func TestMain(m *testing.M) {
 }
 
 // TestWorlds: no invariant is violated in generated worlds. A world that fails is made smaller.
-func TestWorlds(t *testing.T) { testWorlds(t, *seeds, sim.Generate) }
+func TestWorlds(t *testing.T) { testWorlds(t, worlds(), sim.Generate) }
 
 // TestJointWorlds: no invariant is violated in generated worlds in which triggers replace what is outdated. It takes
 // three times as long for a world, and so runs a quarter of those of TestWorlds.
-func TestJointWorlds(t *testing.T) {
-	n := uint64(20)
-	if isSet("seeds") {
-		n = (*seeds + 3) / 4
-	}
-	testWorlds(t, n, sim.GenerateJoint)
-}
+func TestJointWorlds(t *testing.T) { testWorlds(t, (worlds()+3)/4, sim.GenerateJoint) }
 
-// isSet reports whether a flag was given.
-func isSet(name string) (found bool) {
-	flag.Visit(func(f *flag.Flag) { found = found || f.Name == name })
-	return found
+// worlds is how many worlds TestWorlds runs.
+func worlds() uint64 {
+	if testing.Short() {
+		return min(*seeds, 20)
+	}
+	return *seeds
 }
 
 // testWorlds tests a number of worlds. Each worker runs one world after the other: a parallel test for each would be a
@@ -65,9 +61,6 @@ func testWorlds(t *testing.T, n uint64, generate func(uint64) sim.Spec) {
 	if n == 1 {
 		testWorld(t, generate(*first))
 		return
-	}
-	if testing.Short() {
-		n = min(n, 20)
 	}
 	workers := uint64(runtime.GOMAXPROCS(0))
 	for i := range workers {
