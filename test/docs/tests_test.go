@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestEveryTestExists: pages name tests as what shows a statement.
+// TestEveryTestExists: pages name tests as what shows a statement, and the Makefile those that it runs or leaves out.
 func TestEveryTestExists(t *testing.T) {
 	there := set{}
 	root := Root(t)
@@ -29,4 +29,9 @@ func TestEveryTestExists(t *testing.T) {
 		t.Fatalf("found %d tests: %v", len(there), err)
 	}
 	assertExist(t, "test", there, func(_, _, code string) set { return find(code, `(?m)^(Test[A-Z]\w*)(?:/.*)?$`) })
+	for name := range find(read(t, filepath.Join(root, "Makefile")), `\b(Test[A-Z]\w*)\b`) {
+		if !there[name] {
+			t.Errorf("the Makefile names the test %s, which is not there", name)
+		}
+	}
 }

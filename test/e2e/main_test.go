@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 }
 
 // slots bounds how many tests work on the shared control plane at the same time. They wait more than they compute.
-var slots = make(chan struct{}, 8)
+var slots = make(chan struct{}, 12)
 
 // shared returns the shared control plane as soon as the test may work on it. Tests with a control plane of their own take
 // longest, so they do not wait.
