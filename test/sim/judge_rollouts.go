@@ -99,7 +99,9 @@ func (f *rolloutFacts) isOutdated(g *rolledGroup, i awsim.Instance, within time.
 	switch o := f.optionsOf(g); {
 	case o.Only > 0:
 		return f.isNamed(g, i.ID)
-	case o.All && (within > 0 || i.Launched.Before(f.began)), o.MaxAge > 0 && time.Since(i.Launched) > o.MaxAge:
+	case o.All: // Later ones may have been launched before the trigger began.
+		return within > 0 || i.Launched.Before(f.began)
+	case o.MaxAge > 0 && time.Since(i.Launched) > o.MaxAge:
 		return true
 	}
 	return f.differs(g, i, within)

@@ -99,8 +99,8 @@ func (p *triggerProcess) work(ctx context.Context) error {
 	command := p.Command
 	if n := p.Options.Only; n > 0 {
 		if cfg.Only = p.nameInstances(p.cluster, n); len(cfg.Only) == 0 {
-			p.endWithNothing()
 			command = rollouts.Resume // An earlier process may have been killed.
+			defer p.skip()
 		}
 	}
 	if p.Options.Autoscaler {
@@ -121,12 +121,12 @@ func (p *triggerProcess) work(ctx context.Context) error {
 	return err
 }
 
-// endWithNothing records that no instance is left that the process could name.
-func (p *triggerProcess) endWithNothing() {
+// skip records that no instance is left that the process could name.
+func (p *triggerProcess) skip() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, g := range p.cluster.Groups {
-		p.outcomes = append(p.outcomes, report.Group{Name: g.Name, Outcome: report.Nothing})
+		p.outcomes = append(p.outcomes, report.Group{Name: g.Name, Outcome: report.Skipped})
 	}
 }
 
