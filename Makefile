@@ -62,9 +62,9 @@ SMOKE     = $(subst $(space),|,TestAgentCheck TestAgentsFeatures TestConditionSa
 # On one thread: timers of one bubble of testing/synctest that fire on two at once crash Go 1.26, since the threads share a
 # context of the race detector (runtime/time.go: bubble.timers.raceCtx).
 RACE      = -race -cpu 1
-# These start no goroutines, or would take eight times as long.
-WITHOUT_RACE = /(deploy|internal/(access|arch|cli/man|config|event|eventbridge|report|text)|pkg/refresh)$$|$\
-	/test/(docs|picture|rollouts|sim|trigger)$$
+# These start no goroutines, are tools of the tests, or would take eight times as long.
+WITHOUT_RACE = /(deploy|internal/(access|arch|cli/man|config|event|eventbridge|handover/redis/resp|report|text)|$\
+	pkg/refresh|test/([b-r].*|sim|sim/[ou].*|trigger))$$
 
 comma := ,
 space := $() $()
@@ -112,8 +112,14 @@ quick: ## Run what the change of this checkout can make fail, without the race d
 # tests run no program of this repository but themselves. test/alerts reads files outside of its module.
 .PHONY: test
 test: ## Run the tests that need nothing but Go, and some generated worlds and rollouts; most with the race detector.
-	$(GO) test -p 4 $(RACE) $$($(GO) list ./... | grep -vE '$(WITHOUT_RACE)')
-	$(GO) test -p 4 -skip '^TestMutants$$' $$($(GO) list ./... | grep -E '$(WITHOUT_RACE)')
+	@$(MAKE) --no-print-directory -j 3 test-race test-no-race test-alerts
+
+.PHONY: test-race test-no-race test-alerts
+test-race:
+	$(GO) test -p 3 $(RACE) $$($(GO) list ./... | grep -vE '$(WITHOUT_RACE)')
+test-no-race:
+	$(GO) test -p 2 -skip '^TestMutants$$' $$($(GO) list ./... | grep -E '$(WITHOUT_RACE)')
+test-alerts:
 	$(GO) -C test/alerts test -count=1 ./...
 
 # With the race detector a world takes eight times as long. TestPlanOfAThousandGroups only counts calls, and would take

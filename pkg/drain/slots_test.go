@@ -70,33 +70,26 @@ func TestSlotsAreNeverLost(t *testing.T) {
 	})
 }
 
-// TestASpotNodeDoesNotWaitBehindSlowDrains: each eviction takes as long as a webhook that times out, and a drain with
-// an hour left has more pods than slots for two minutes. The pod of a Spot node has grace periods of 10 s and its
+// TestASpotNodeDoesNotWaitBehindSlowDrains: each eviction takes as long as a webhook that times out, and drains with
+// an hour left have more pods than slots for two minutes. The pod of a Spot node has grace periods of 10 s and its
 // deadline in two minutes.
 func TestASpotNodeDoesNotWaitBehindSlowDrains(t *testing.T) {
-	const many = 1600
 	check := func(name string, budget, slowDeadline time.Duration, want string, earliest, latest time.Duration) {
 		t.Helper()
 		virtual(t, name, func(t *testing.T) {
 			c := newCluster(t)
 			c.webhooks = func(verb string) time.Duration { return map[string]time.Duration{"evict": 10 * time.Second}[verb] }
-			for i := range many {
-				c.addPod("n", fmt.Sprint("slow-", i), "")
-			}
 			c.addPod("spot", "a", "web")
 			if budget > 0 {
 				c.addBudget("web", 1, 0)
 			}
 			c.start(defaults)
-			slow, stop := context.WithCancel(c.ctx)
-			end := c.drainTarget(slow, c.target("n", slowDeadline))
-			synctest.Wait()
+			stop := c.drainSlowly(slowDeadline)
 			report, err := c.drain("spot", 2*time.Minute)()
 			if err != nil || len(report.Left) > 0 || report.Took > 2*time.Minute {
 				t.Errorf("got %+v, %v", report, err)
 			}
 			stop()
-			_, _ = end()
 			for _, r := range c.requests {
 				if r.pod == "a" && (r.verb != want || r.after < earliest || r.after > latest) {
 					t.Errorf("%s after %v, want %s between %v and %v", r.verb, r.after, want, earliest, latest)
@@ -115,14 +108,9 @@ func TestAnEarlierDeadlineOvertakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		c.webhooks = constant10s
-		for i := range 1600 {
-			c.addPod("n", fmt.Sprint("slow-", i), "")
-		}
 		c.addPod("o", "a", "")
 		c.start(defaults)
-		slow, stop := context.WithCancel(c.ctx)
-		end := c.drainTarget(slow, c.target("n", time.Hour))
-		synctest.Wait()
+		stop := c.drainSlowly(time.Hour)
 		target, deadlines := c.target("o", 2*time.Hour), make(chan time.Time, 1)
 		target.Tighter = deadlines
 		time.AfterFunc(time.Second, func() { deadlines <- time.Now().Add(2 * time.Minute) })
@@ -131,8 +119,26 @@ func TestAnEarlierDeadlineOvertakes(t *testing.T) {
 			t.Errorf("got %+v, %v", report, err)
 		}
 		stop()
-		_, _ = end()
 	})
+}
+
+// drainSlowly adds 16 nodes with 100 pods each and starts to drain them, and returns a function that ends these drains.
+func (c *cluster) drainSlowly(timeout time.Duration) (stop func()) {
+	for i := range 1600 {
+		c.addPod(fmt.Sprint("slow-", i%16), fmt.Sprint("slow-", i), "")
+	}
+	ctx, cancel := context.WithCancel(c.ctx)
+	ends := make([]func() (Report, error), 16)
+	for i := range ends {
+		ends[i] = c.drainTarget(ctx, c.target(fmt.Sprint("slow-", i), timeout))
+	}
+	synctest.Wait()
+	return func() {
+		cancel()
+		for _, end := range ends {
+			_, _ = end()
+		}
+	}
 }
 
 func constant10s(string) time.Duration { return 10 * time.Second }

@@ -12,7 +12,7 @@ import (
 
 var (
 	first = flag.Uint64("first", 1, "the seed of the first rollout")
-	seeds = flag.Uint64("seeds", 150, "how many rollouts TestRollouts runs")
+	seeds = flag.Uint64("seeds", 75, "how many rollouts TestRollouts runs")
 	step  = flag.Uint64("step", 1, "the difference between two seeds: so many processes share the rollouts")
 	small = flag.Bool("reduce", true, "make a rollout that fails smaller")
 	show  = flag.Bool("print", false, "print each rollout and its log")

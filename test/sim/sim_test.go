@@ -20,7 +20,7 @@ import (
 
 var (
 	first = flag.Uint64("first", 1, "the seed of the first world")
-	seeds = flag.Uint64("seeds", 50, "how many worlds TestWorlds runs")
+	seeds = flag.Uint64("seeds", 30, "how many worlds TestWorlds runs")
 	step  = flag.Uint64("step", 1, "the difference between two seeds: so many processes share the worlds")
 	order = flag.Uint64("order", 1, "make replay: the seed of the order of what happens at the same moment")
 	small = flag.Bool("reduce", true, "make a world that fails smaller")
