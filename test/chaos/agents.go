@@ -110,7 +110,9 @@ func (a *agent) end(how string) {
 // record records a process that has exited. One that was stopped must exit with 0, unless it did not handle
 // signals yet.
 func (a *agent) record(p *process, how string) {
-	r := processRecord{Name: p.name, span: span{p.startedAt, time.Now()}, Ended: how}
+	r := processRecord{
+		Name: p.name, span: span{p.startedAt, time.Now()}, Ended: how, Led: p.hasLogged("started leading"),
+	}
 	if how == stopped && p.Cmd.ProcessState.ExitCode() != 0 && !p.stoppedEarly() || how == "" {
 		r.Ended = p.Cmd.ProcessState.String()
 	}
@@ -132,9 +134,13 @@ func (a *agent) record(p *process, how string) {
 // message that it could have returned to the queue.
 func (p *process) stoppedEarly() bool {
 	state, ok := p.Cmd.ProcessState.Sys().(syscall.WaitStatus)
+	return ok && state.Signal() == syscall.SIGTERM && !p.hasLogged("agent started")
+}
+
+// hasLogged reports whether the log has a line with the message, or cannot be read.
+func (p *process) hasLogged(message string) bool {
 	text, err := os.ReadFile(p.log)
-	started := err != nil || bytes.Contains(text, []byte(`"agent started"`))
-	return ok && state.Signal() == syscall.SIGTERM && !started
+	return err != nil || bytes.Contains(text, []byte(`"`+message+`"`))
 }
 
 // restartExited starts agents again that have exited by themselves.

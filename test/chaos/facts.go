@@ -118,6 +118,7 @@ type processRecord struct {
 	Name string
 	span
 	Ended     string // killed or stopped, or how it exited by itself.
+	Led       bool   // It was the leader for a while.
 	LastLines []string
 }
 

@@ -366,9 +366,16 @@ func (j *history) boundLate(p pod, taken time.Time) bool {
 }
 
 // excusedNotice reports whether at any moment shortly before EC2 took the instance no agent could evict its
-// pods.
+// pods, or, since several leaders ended, for longer than one election takes.
 func (f facts) excusedNotice(i awsim.Interruption) bool {
-	return span{i.TakenAt.Add(-noticeCover), i.TakenAt}.covered(0, f.noAgentOrServer()) > 0
+	notice := span{i.TakenAt.Add(-noticeCover), i.TakenAt}
+	var elections []span
+	for _, p := range f.Processes {
+		if p.Led {
+			elections = append(elections, span{p.To, p.To})
+		}
+	}
+	return notice.covered(handoverTime, elections) > handoverTime || notice.covered(0, f.noAgentOrServer()) > 0
 }
 
 func (j *history) removalsOf(instanceID string) (all []string) {

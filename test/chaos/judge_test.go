@@ -286,6 +286,16 @@ func TestJudge(t *testing.T) {
 			f.Pods[2].SignaledAt = time.Time{}
 			f.Processes = []processRecord{{span: span{at(0), at(18)}, Ended: killed}, {span: span{at(19), at(60)}, Ended: stopped}}
 		}, warned},
+		{"two leaders end late in the notice", func(f *facts) {
+			f.Pods[2].SignaledAt = time.Time{}
+			f.Processes = append(f.Processes, processRecord{span: span{at(0), at(21)}, Ended: killed, Led: true},
+				processRecord{span: span{at(0), at(33)}, Ended: killed, Led: true})
+		}, ""},
+		{"two agents end late in the notice, one of which has led", func(f *facts) {
+			f.Pods[2].SignaledAt = time.Time{}
+			f.Processes = append(f.Processes, processRecord{span: span{at(0), at(21)}, Ended: killed, Led: true},
+				processRecord{span: span{at(0), at(33)}, Ended: killed})
+		}, warned},
 		{"an outage begins before the last pods must get their SIGTERM", func(f *facts) {
 			f.Pods[2].SignaledAt, f.Outages = time.Time{}, []span{{at(26), at(36)}}
 		}, ""},
