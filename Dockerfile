@@ -1,5 +1,5 @@
-# The agent and the trigger, alone in an image: two static binaries, the certificates that they trust, the licenses of
-# what is in them, and no shell. GO_IMAGE may be any image with Go, a shell and certificates. It is named with its
+# Agent, trigger and handover, alone in an image: three static binaries, the certificates that they trust, the licenses
+# of what is in them, and no shell. GO_IMAGE may be any image with Go, a shell and certificates. It is named with its
 # registry: buildah refuses short names where no registry is set for them. BASE may be any image that runs a static
 # binary, for example a distroless one of your own. make image sets the other arguments.
 ARG GO_IMAGE=docker.io/library/golang:1.26.8-bookworm@sha256:a688600ca24f8a4d3ca77f95b0dd40704a9fc787c826660eb7ba0b641b8b175d
@@ -16,9 +16,9 @@ ARG VERSION=devel
 ARG SOURCE_DATE_EPOCH=0
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     set -eu; export CGO_ENABLED=0 GOFLAGS=-buildvcs=false; \
-    go tool -modfile=tools/licenses/go.mod go-licenses save ./cmd/agent ./cmd/trigger --save_path=/rootfs/licenses; \
+    go tool -modfile=tools/licenses/go.mod go-licenses save ./cmd/... --save_path=/rootfs/licenses; \
     GOOS=$TARGETOS GOARCH=$TARGETARCH \
-        go build -trimpath -ldflags="-s -w -X main.version=$VERSION" -o /rootfs/ ./cmd/agent ./cmd/trigger; \
+        go build -trimpath -ldflags="-s -w -X main.version=$VERSION" -o /rootfs/ ./cmd/...; \
     mkdir -p /rootfs/etc/ssl/certs /rootfs/licenses/go; \
     cp /etc/ssl/certs/ca-certificates.crt /rootfs/etc/ssl/certs/; \
     cp "$(go env GOROOT)/LICENSE" /rootfs/licenses/go/; \

@@ -8,7 +8,7 @@ HELM        := $(GO) tool -modfile=tools/charts/go.mod helm
 VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 FUZZTIME    ?= 60s
 IMAGE       ?= node-drainer:$(VERSION)
-# The registry that the packed chart takes its image from, its digest there, and where the chart is packed to.
+# The registry that the packed charts take their image from, its digest there, and where the charts are packed to.
 REGISTRY    ?=
 DIGEST      ?=
 DIST        ?= dist
@@ -28,6 +28,8 @@ SEEDS       ?= 1000
 RERUNS      ?= 0
 # The commit that the agent of generated worlds is upgraded from.
 FROM        ?=
+# The folders of the charts, below charts.
+CHARTS      := node-drainer node-drainer-handover
 CONTAINER   ?= $(notdir $(firstword $(shell command -v buildah docker)))
 # For another platform than this machine's, or for several.
 PLATFORM    ?=
@@ -224,7 +226,7 @@ image: ## Build the container image IMAGE with buildah or docker; PLATFORM=linux
 .PHONY: sbom
 sbom: build bin/tools/cyclonedx-gomod ## Write what is linked into the programs to dist/, as CycloneDX SBOMs.
 	mkdir -p dist
-	for program in agent trigger; do bin/tools/cyclonedx-gomod bin -json -std -noserial -notimestamp \
+	for program in agent handover trigger; do bin/tools/cyclonedx-gomod bin -json -std -noserial -notimestamp \
 		-version=$(VERSION) -output=dist/$$program.cdx.json bin/$$program; done
 
 .PHONY: notices
@@ -243,25 +245,31 @@ manuals: ## Write manual pages and shell completions of the trigger to bin/, for
 		$(GO) run ./cmd/trigger completion $$shell >bin/completions/trigger.$$shell; done
 
 .PHONY: chart
-chart: ## Check the Helm chart and pack it into dist/, with REGISTRY and DIGEST as those of its image.
-	$(HELM) lint --strict charts/node-drainer --values charts/node-drainer/ci/least-values.yaml
-	rm -rf "$(DIST)/chart" && mkdir -p "$(DIST)" && cp -R charts/node-drainer "$(DIST)/chart"
-	sed -e 's|^  registry: ""$$|  registry: "$(REGISTRY)"|' -e 's|^  digest: ""$$|  digest: "$(DIGEST)"|' \
-		charts/node-drainer/values.yaml >"$(DIST)/chart/values.yaml"
-	sed 's|REGISTRY/|$(REGISTRY)/|' charts/node-drainer/Chart.yaml >"$(DIST)/chart/Chart.yaml"
-	$(HELM) package "$(DIST)/chart" --destination "$(DIST)"
+chart: ## Check the Helm charts and pack them into dist/, with REGISTRY and DIGEST as those of their image.
+	rm -rf "$(DIST)/charts" && mkdir -p "$(DIST)/charts"
+	for chart in $(CHARTS); do \
+		$(HELM) lint --strict charts/$$chart --values charts/$$chart/ci/least-values.yaml; \
+		cp -R charts/$$chart "$(DIST)/charts"; \
+		sed -e 's|^  registry: ""$$|  registry: "$(REGISTRY)"|' -e 's|^  digest: ""$$|  digest: "$(DIGEST)"|' \
+			charts/$$chart/values.yaml >"$(DIST)/charts/$$chart/values.yaml"; \
+		sed 's|REGISTRY/|$(REGISTRY)/|' charts/$$chart/Chart.yaml >"$(DIST)/charts/$$chart/Chart.yaml"; \
+		$(HELM) package "$(DIST)/charts/$$chart" --destination "$(DIST)"; \
+	done
 
 .PHONY: manifests
-manifests: chart ## Write dist/install.yaml: what the chart installs, for those who do not use Helm.
-	$(HELM) template node-drainer "$(DIST)/chart" --namespace kube-system --no-hooks --values deploy/install-values.yaml \
+manifests: chart ## Write dist/install.yaml: what the agent's chart installs, for those who do not use Helm.
+	$(HELM) template node-drainer "$(DIST)/charts/node-drainer" --namespace kube-system --no-hooks --values deploy/install-values.yaml \
+		--api-versions admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy \
 		$(if $(REGISTRY),,--set image.registry=YOUR-REGISTRY) >"$(DIST)/install.yaml"
 
 .PHONY: verify-tag
-verify-tag: ## Check that TAG (v1.2.3) can be released: the versions of the chart and of the changelog are those of the tag.
+verify-tag: ## Check that TAG (v1.2.3) can be released: the versions of the charts and of the changelog are those of the tag.
 	@test -n "$(TAG)" || { echo "make verify-tag: set TAG, such as v0.1.0" >&2; exit 1; }
 	@has() { grep -q "$$1" "$$2" || { echo "make verify-tag: $$2 has no line $$1" >&2; exit 1; }; }; \
-	has '^version: $(TAG:v%=%)$$' charts/node-drainer/Chart.yaml; \
-	has '^appVersion: $(TAG:v%=%)$$' charts/node-drainer/Chart.yaml; \
+	for chart in $(CHARTS); do \
+		has '^version: $(TAG:v%=%)$$' charts/$$chart/Chart.yaml; \
+		has '^appVersion: $(TAG:v%=%)$$' charts/$$chart/Chart.yaml; \
+	done; \
 	has '^## \[$(TAG:v%=%)\] - 20' CHANGELOG.md
 
 .PHONY: site

@@ -50,7 +50,7 @@ type Environment struct {
 	Unanswered func() (time.Duration, error)
 
 	// HandOvers are more kinds of hand-overs than those of the agent, by the value of the annotation.
-	HandOvers map[string]handover.Kind
+	HandOvers map[string]handover.Releaser
 }
 
 // Run runs the agent until ctx ends or a component fails, and returns that failure.

@@ -59,8 +59,6 @@ func (c components) lead(ctx context.Context, flush func()) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return c.consumer.Run(ctx, c.agent.Handle) })
 	g.Go(func() error { return c.agent.Run(ctx) })
-	g.Go(func() error { c.drainer.EndSurges(ctx); return nil })
-	g.Go(func() error { c.drainer.ReconcileGroups(ctx); return nil })
 	if c.preflight != nil {
 		g.Go(func() error { c.preflight.run(ctx); return nil })
 	}

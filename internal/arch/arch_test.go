@@ -24,12 +24,7 @@ func (s source) isTest() bool { return strings.HasSuffix(s.file, "_test.go") }
 
 // TestModule checks all Go files of the module, whatever their build tags.
 func TestModule(t *testing.T) {
-	var sources []source
-	walk(t, func(file string, read func() []byte) {
-		if path.Ext(file) == ".go" {
-			sources = append(sources, parse(t, file, read()))
-		}
-	})
+	sources := parseAll(t)
 	var problems []string
 	for _, s := range sources {
 		problems = slices.Concat(problems, importProblems(s), lengthProblems(s))
@@ -40,6 +35,17 @@ func TestModule(t *testing.T) {
 	if !slices.ContainsFunc(sources, func(s source) bool { return s.file == "internal/event/event.go" }) {
 		t.Error("the files of the module were not found")
 	}
+}
+
+// parseAll returns all Go files of the module.
+func parseAll(t *testing.T) (sources []source) {
+	t.Helper()
+	walk(t, func(file string, read func() []byte) {
+		if path.Ext(file) == ".go" {
+			sources = append(sources, parse(t, file, read()))
+		}
+	})
+	return sources
 }
 
 // walk calls visit with the path of every file of the module, except for testdata and hidden folders, and with what

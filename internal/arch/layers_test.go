@@ -38,10 +38,14 @@ func layers() map[string]int {
 		"internal/autoscaler":       2,
 		"internal/access":           2,
 		"internal/handover/restart": 2,
-		"internal/handover/redis":   2,
-		"internal/handover/surge":   2,
 		"internal/handover/webhook": 2,
 		"internal/notify":           2,
+
+		"internal/handover/workload": 2, // What the program that has pods hand over knows of them, and what it consists of.
+		"internal/handover/redis":    3,
+		"internal/handover/surge":    3,
+		"internal/handover/server":   3,
+		"internal/handover/program":  4,
 
 		"internal/cluster": 3, // It reads what internal/node writes.
 		"internal/observe": 3,
@@ -60,8 +64,9 @@ func layers() map[string]int {
 		"internal/app": 10,
 		"internal/cli": 10,
 
-		"cmd/agent":   11,
-		"cmd/trigger": 11,
+		"cmd/agent":    11,
+		"cmd/trigger":  11,
+		"cmd/handover": 11,
 	}
 }
 
@@ -75,8 +80,8 @@ func guards() []guard {
 	const aws = "github.com/aws/aws-sdk-go-v2"
 	and := func(packages ...string) []string { return append(packages, "internal/app", "internal/cli") }
 	kubernetes := and("internal/node", "pkg/drain", "internal/handover/redis", "internal/handover/restart",
-		"internal/handover/surge", "internal/launch", "internal/lead",
-		"internal/autoscaler", "internal/access", "internal/cluster", "internal/retry")
+		"internal/handover/surge", "internal/handover/webhook", "internal/handover/workload", "internal/handover/program",
+		"internal/launch", "internal/lead", "internal/autoscaler", "internal/access", "internal/cluster", "internal/retry")
 	return []guard{
 		{"github.com/aws", and("pkg/queue", "internal/autoscaling", "internal/ec2", "internal/cloudwatch",
 			"internal/eventbridge", "internal/nodegroup", "internal/cloud")},
@@ -89,7 +94,7 @@ func guards() []guard {
 		{aws + "/service/ssm", and("internal/nodegroup")},
 		{"k8s.io", kubernetes},
 		{"sigs.k8s.io", kubernetes},
-		{"github.com/rs/zerolog", and("internal/observe")},
+		{"github.com/rs/zerolog", and("internal/observe", "internal/handover/program")},
 		{"github.com/prometheus", and("internal/observe")},
 	}
 }
@@ -198,6 +203,9 @@ func TestImportProblems(t *testing.T) {
 	}{
 		{"one layer down", "pkg/queue/a.go", module + "/internal/event", ""},
 		{"within a nested package", "internal/handover/redis/a.go", module + "/internal/handover/redis/resp", ""},
+		{"the program and what it consists of", "internal/handover/program/a.go", module + "/internal/handover/redis", ""},
+		{"hand-overs and their program", "internal/handover/redis/a.go", module + "/internal/handover/server", "only lower layers"},
+		{"the server and Kubernetes", "internal/handover/server/a.go", "k8s.io/api/core/v1", "belongs to internal/node"},
 		{"within a package", "pkg/drain/evict/a.go", module + "/pkg/drain/decide", ""},
 		{"up", "internal/event/a.go", module + "/pkg/queue", "only lower layers"},
 		{"same layer, nested packages", "pkg/drain/x/y/a.go", module + "/internal/node/z", "only lower layers"},

@@ -173,14 +173,14 @@ func TestJudgeGood(t *testing.T) {
 func TestRights(t *testing.T) {
 	t.Parallel()
 	granted := map[string]bool{}
-	for _, rule := range slices.Concat(agentrules.All(), agentrules.Own(), agentrules.Restarts(), agentrules.Surges(), agentrules.SurgeRecords()) {
+	for _, rule := range slices.Concat(agentrules.All(), agentrules.Own(), agentrules.Restarts()) {
 		for _, verb := range rule.Verbs {
 			name := strings.Join(rule.ResourceNames, "")
 			granted[access.Right{Verb: verb, Group: rule.APIGroups[0], Resource: rule.Resources[0], Name: name}.String()] = true
 		}
 	}
 	needed := map[string]bool{}
-	for _, r := range check.Rights(configOf(t, "DRAIN_SINGLE_REPLICAS=restart", "DRAIN_SURGE_NAMESPACES=web")) {
+	for _, r := range check.Rights(configOf(t, "DRAIN_SINGLE_REPLICAS=restart")) {
 		r.Namespace = ""
 		needed[r.String()] = true
 		if !granted[r.String()] {

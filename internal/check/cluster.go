@@ -121,6 +121,9 @@ func (s *rightSet) addChanges(c config.Agent) {
 	add(access.Right{Resource: "pods"}, remove)
 	add(access.Right{Resource: "pods/eviction"}, create)
 	add(access.Right{Resource: "events"}, create, patch)
+	if c.Drain.HandOverTimeout > 0 {
+		add(access.Right{Resource: "services"}, get)
+	}
 	if c.Drain.SingleReplicas == "restart" {
 		add(access.Right{Group: apps, Resource: "replicasets"}, get)
 		add(access.Right{Group: apps, Resource: "deployments"}, get, patch)
@@ -129,17 +132,6 @@ func (s *rightSet) addChanges(c config.Agent) {
 		add(access.Right{Group: apps, Resource: "deployments", Namespace: namespace, Name: name}, get, patch)
 	}
 	lease := c.Leader.In(c.PodNamespace)
-	surges := text.Split(c.Drain.SurgeNamespaces)
-	for _, namespace := range surges {
-		add(access.Right{Group: apps, Resource: "statefulsets", Namespace: namespace}, get)
-		add(access.Right{Group: apps, Resource: "statefulsets/scale", Namespace: namespace}, update)
-	}
-	if len(surges) > 0 {
-		record := access.Right{Resource: "configmaps", Namespace: lease.Namespace}
-		add(record, create)
-		record.Name = lease.LeaseName + "-surges"
-		add(record, get, update)
-	}
 	if c.Leader.Election {
 		own := access.Right{Group: "coordination.k8s.io", Resource: "leases", Namespace: lease.Namespace}
 		add(own, create)

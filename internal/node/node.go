@@ -230,16 +230,23 @@ func TaintValue(n *Nodes, name string) string {
 	return ""
 }
 
-// Stays reports whether the Node is Ready and nobody drains it: it is schedulable, without the mark of an agent, which
-// may use another taint than this one, and without a taint of Karpenter or the Cluster Autoscaler. It reads the cache
-// only.
-func Stays(n *Nodes, name string) bool {
-	current := cached(n.informer.GetStore(), name)
-	if current == nil || !isReady(current) || current.Spec.Unschedulable || !Untainted(n, name) {
-		return false
+// Leaving returns the names of the Nodes that are not Ready, or that somebody drains: they are unschedulable, or have
+// the mark of an agent, which may use another taint than this one, or a taint of Karpenter or the Cluster Autoscaler.
+// It reads the cache only.
+func Leaving(n *Nodes) (names []string) {
+	for _, one := range n.informer.GetStore().List() {
+		if current, ok := one.(*corev1.Node); ok && leaves(n, current) {
+			names = append(names, current.Name)
+		}
 	}
+	slices.Sort(names)
+	return names
+}
+
+func leaves(n *Nodes, current *corev1.Node) bool {
 	_, marked := MarkOf(current)
-	return !marked && !hasTaint(current, disrupted, toBeDeleted)
+	return marked || !isReady(current) || current.Spec.Unschedulable || !Untainted(n, current.Name) ||
+		hasTaint(current, disrupted, toBeDeleted)
 }
 
 // Await returns the Node of an EC2 instance as soon as it has registered and accept returns true for it, or the

@@ -55,14 +55,21 @@ func ready(status corev1.ConditionStatus) func(*corev1.Node) {
 	}
 }
 
-func TestStays(t *testing.T) {
+// TestLeaving lists the Nodes that no leadership may move to, sorted, and no other.
+func TestLeaving(t *testing.T) {
 	n := &Nodes{cfg: defaults, informer: cache.NewSharedIndexInformer(nil, &corev1.Node{}, 0, cache.Indexers{})}
+	if got := Leaving(n); len(got) > 0 {
+		t.Errorf("without a Node: got %q", got)
+	}
 	for name, changes := range map[string][]func(*corev1.Node){
-		"ready": {ready(corev1.ConditionTrue)}, "unready": {ready(corev1.ConditionUnknown)},
+		"ready": {ready(corev1.ConditionTrue)}, "unready": {ready(corev1.ConditionUnknown)}, "without a condition": {},
 		"tainted":     {ready(corev1.ConditionTrue), tainted(defaults.TaintKey, corev1.TaintEffectNoSchedule)},
 		"cordoned":    {ready(corev1.ConditionTrue), func(n *corev1.Node) { n.Spec.Unschedulable = true }},
 		"disrupted":   {ready(corev1.ConditionTrue), tainted("karpenter.sh/disrupted", corev1.TaintEffectNoSchedule)},
 		"scaled down": {ready(corev1.ConditionTrue), tainted("ToBeDeletedByClusterAutoscaler", corev1.TaintEffectNoSchedule)},
+		"with another taint": {
+			ready(corev1.ConditionTrue), tainted("example.com/dedicated", corev1.TaintEffectNoSchedule),
+		},
 		"marked by an agent with another taint": {ready(corev1.ConditionTrue), func(n *corev1.Node) {
 			n.Annotations[Annotation] = `{"instance":"` + instance + `","reason":"scheduled-change"}`
 		}},
@@ -73,13 +80,12 @@ func TestStays(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for name, want := range map[string]bool{
-		"ready": true, "unready": false, "tainted": false, "cordoned": false, "disrupted": false, "scaled down": false,
-		"gone": false, "marked by an agent with another taint": false,
-	} {
-		if got := Stays(n, name); got != want {
-			t.Errorf("%s: got %v", name, got)
-		}
+	want := []string{
+		"cordoned", "disrupted", "marked by an agent with another taint", "scaled down", "tainted", "unready",
+		"without a condition",
+	}
+	if diff := cmp.Diff(want, Leaving(n)); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -242,19 +242,9 @@ func drainFacts() []fact {
 			s.pod.HandOver = drain.HandOver{Unknown: "postgres"}
 			r.HandOverEnded(s.target, drain.HandOverResult{Pod: s.pod, Outcome: handover.Invalid, Message: "no such kind"})
 		}},
-		{"SurgeStarted", func(r *recorder, s subject) { r.SurgeStarted(s.surge()) }},
-		{"SurgePutOff", func(r *recorder, s subject) { r.SurgePutOff(s.surge(), "redis-0 has not moved yet") }},
-		{"SurgeEnded", func(r *recorder, s subject) { r.SurgeEnded(s.surge(), "redis-0 has moved") }},
 		{"EvictionRefused", func(r *recorder, s subject) { r.EvictionRefused(s.target, s.pod, drain.Blocked) }},
 		{"VolumesStillAttached", func(r *recorder, s subject) { r.VolumesStillAttached(s.target, []string{"pv-1", "pv-2"}) }},
 		{"ConditionFailed", func(r *recorder, s subject) { r.ConditionFailed(s.node.Name, errOutage) }},
-	}
-}
-
-// surge is one for the pod.
-func (s subject) surge() handover.Surge {
-	return handover.Surge{
-		Namespace: s.pod.Namespace, StatefulSet: "redis", Replicas: 3, Pod: "redis-3", For: s.pod.Name, ForUID: s.pod.UID,
 	}
 }
 
@@ -268,13 +258,13 @@ func restart(
 	}}
 }
 
-// handOver is a fact about a Redis that is asked for three seconds.
+// handOver is a fact about a pod whose Service is asked for three seconds.
 func handOver(
 	name string, record func(*recorder, drain.Target, drain.HandOverResult),
 	outcome handover.Outcome, leader, why string,
 ) fact {
 	return fact{name, func(r *recorder, s subject) {
-		s.pod.HandOver.Kind = handover.RedisKind
+		s.pod.HandOver.Kind = handover.HTTPKind
 		record(r, s.target, drain.HandOverResult{
 			Pod: s.pod, Outcome: outcome, Leader: leader, Message: why, Took: 3 * time.Second,
 		})

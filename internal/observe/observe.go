@@ -95,8 +95,6 @@ const (
 	reasonHandedOver      = "HandedOver"
 	reasonHandOverFailed  = "HandOverFailed"
 	reasonHandOverPutOff  = "HandOverPutOff"
-	reasonSurgeStarted    = "SurgeStarted"
-	reasonSurgeEnded      = "SurgeEnded"
 	reasonRollingRestart  = "RollingRestart"
 	reasonRestartFailed   = "RollingRestartFailed"
 )

@@ -138,7 +138,6 @@ func (h *handOvers) run(ctx, asking context.Context, release Release) {
 				t.startAfterCall(release.Removal.Pod.Name)
 			}
 			h.removals.run(ctx, evict, &release.Removal, h.removals.evict)
-			h.drainer.reconcileLater(release.Removal.Pod)
 		}
 		return
 	}
@@ -270,28 +269,12 @@ func (h *handOvers) cancel() {
 	}
 }
 
-// ask asks the pod whether it may be evicted. What the other pods of its namespace are is read for each call.
+// ask asks the pod whether it may be evicted.
 func (d *Drainer) ask(ctx context.Context, release Release, deadline time.Time) (handover.Answer, error) {
 	if release.Removal.Pod.HandOver.Starting {
 		return handover.Answer{Go: true}, nil
 	}
-	pod := release.Removal.Pod.HandOver.Pod
-	request := handover.Request{Pod: *pod, Deadline: deadline, Last: release.Last}
-	kind := d.rules.kind(release.Removal.Pod.HandOver.Kind)
-	defer d.expectSurge(*pod)
-	if !kind.Peers {
-		return kind.Release(ctx, request)
-	}
-	pods, err := d.listPods(ctx, pod.Namespace)
-	if err != nil {
-		return handover.Answer{}, fmt.Errorf("list the pods of namespace %s: %w", pod.Namespace, err)
-	}
-	for _, one := range pods {
-		if one.UID == pod.UID {
-			request.Pod = one
-		} else {
-			request.Peers = append(request.Peers, one)
-		}
-	}
-	return kind.Release(ctx, request)
+	return d.rules.releaser(release.Removal.Pod.HandOver.Kind).Release(ctx, handover.Request{
+		Pod: *release.Removal.Pod.HandOver.Pod, Deadline: deadline, Last: release.Last, Leaving: d.rules.Leaving(),
+	})
 }

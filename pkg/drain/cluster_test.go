@@ -55,11 +55,9 @@ type cluster struct {
 	dead    atomic.Bool            // no kubelet answers
 	nodeUID atomic.Pointer[string] // of all Nodes; nil: the UID of the target
 
-	kinds map[string]handover.Kind // of hand-overs
-	stays func(node string) bool
-
+	kinds     map[string]handover.Releaser // of hand-overs
+	leaving   []string                     // nodes
 	restarter handover.Releaser
-	surger    handover.Surger
 
 	mu       sync.Mutex
 	version  int
@@ -177,7 +175,7 @@ func (c *cluster) launch(cfg Config) {
 			return "uid-" + node
 		},
 		Untainted: func(string) bool { return c.untainted.Load() },
-		Kinds:     c.kinds, Stays: c.stays, Restarter: c.restarter, Surger: c.surger,
+		Kinds:     c.kinds, Leaving: func() []string { return c.leaving }, Restarter: c.restarter,
 	}
 	if c.drainer, err = New(clusterClient{c.fake, c}, cfg, env, c); err != nil {
 		c.t.Fatal(err)

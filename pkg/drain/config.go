@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
-
-	"github.com/node-drainer/node-drainer/pkg/handover"
 )
 
 // The values of Config.AtDeadline.
@@ -48,8 +46,6 @@ type Config struct {
 	LoadBalancerWait time.Duration `env:"LOAD_BALANCER_WAIT" envDefault:"0s" min:"0s" max:"1h" help:"Shortest time between the taint and the end of a drain, for load balancers that are slow to deregister the node. Pods are evicted meanwhile."`
 	VolumeTimeout    time.Duration `env:"VOLUME_TIMEOUT" envDefault:"2m" min:"0s" max:"1h" help:"How long after the end of the last pod the drain waits until the volumes of the pods are detached, so that they can be attached to other nodes. 0s does not wait."`
 	HandOverTimeout  time.Duration `env:"HAND_OVER_TIMEOUT" envDefault:"1m" min:"0s" max:"1h" help:"How long a pod with the annotation node-drainer.io/hand-over may refuse, or not answer, before it is evicted as others are. A group that is behind is waited for until half of the drain. 0s asks no pod."`
-	HandOverNetworks string        `env:"HAND_OVER_NETWORKS" envDefault:"" help:"Networks in CIDR notation, separated by commas, of pods that may be asked although they use the network of their node, or although their addresses are loopback or link-local. Empty: none."`
-	SurgeNamespaces  string        `env:"SURGE_NAMESPACES" envDefault:"" help:"Namespaces, separated by commas, in which a StatefulSet may get one more pod for the time in which a Redis that leads without a replica moves, if its pods have the annotation node-drainer.io/hand-over-surge. The chart then grants the agent to scale the StatefulSets of these namespaces. Empty: none."`
 	BlockedAfter     time.Duration `env:"BLOCKED_AFTER" envDefault:"1m" min:"0s" max:"1h" help:"How long a pod must have been waiting, for its PodDisruptionBudget or to finish, before an Event reports it. A budget that can never allow a disruption is reported at once."`
 }
 
@@ -62,9 +58,6 @@ func (c Config) Validate() error {
 	}
 	if _, err := labels.Parse(c.WaitSelector); err != nil {
 		errs = append(errs, fmt.Errorf("DRAIN_WAIT_SELECTOR is %q: %w", c.WaitSelector, err))
-	}
-	if _, err := handover.ParseNetworks(c.HandOverNetworks); err != nil {
-		errs = append(errs, fmt.Errorf("DRAIN_HAND_OVER_NETWORKS is %w", err))
 	}
 	return errors.Join(errs...)
 }

@@ -18,18 +18,16 @@ import (
 
 // Drainer drains nodes. Create it with New, and start it with Run.
 type Drainer struct {
-	client     kubernetes.Interface
-	policy     Policy
-	rules      rules
-	observer   Observer
-	remover    remover
-	pdbs       *pdbTracker
-	volumes    *volumeTracker // runs only if drains wait for volumes
-	slots      slotPools
-	turns      turns
-	reconciles reconciles
-	surged     chan struct{} // a call may have started a surge
-	delay      schedulerDelay
+	client   kubernetes.Interface
+	policy   Policy
+	rules    rules
+	observer Observer
+	remover  remover
+	pdbs     *pdbTracker
+	volumes  *volumeTracker // runs only if drains wait for volumes
+	slots    slotPools
+	turns    turns
+	delay    schedulerDelay
 }
 
 // ErrReplaced is returned by a drain whose Node was deleted and replaced by another one of the same name: that of the
@@ -39,10 +37,7 @@ var ErrReplaced = errors.New("the Node was deleted, and another one has its name
 // New returns a Drainer that reads from and writes to client. The client should have no rate limit: the API
 // server's priority and fairness limits requests better.
 func New(client kubernetes.Interface, cfg Config, env Environment, observer Observer) (*Drainer, error) {
-	d := &Drainer{
-		client: client, observer: observer, remover: remover{client},
-		slots: newSlotPools(), reconciles: reconciles{added: make(chan struct{}, 1)}, surged: make(chan struct{}, 1),
-	}
+	d := &Drainer{client: client, observer: observer, remover: remover{client}, slots: newSlotPools()}
 	tiers, err := parseTiers(cfg.Tiers)
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -60,13 +61,12 @@ func always(answer handover.Answer) func(context.Context, handover.Request) (han
 
 // startAsking returns a cluster whose pods of the kind test are asked as answer says.
 func startAsking(
-	t *testing.T, peers bool, answer func(context.Context, handover.Request) (handover.Answer, error),
-	pods ...*corev1.Pod,
+	t *testing.T, answer func(context.Context, handover.Request) (handover.Answer, error), pods ...*corev1.Pod,
 ) (*cluster, *asker) {
 	t.Helper()
 	a, c := &asker{answer: answer}, newCluster(t)
-	c.kinds = map[string]handover.Kind{"test": {Releaser: a, Peers: peers}, handover.GateKind: {Releaser: handover.Gate{}}}
-	c.stays = func(node string) bool { return node != "n" }
+	c.kinds = map[string]handover.Releaser{"test": a, handover.GateKind: handover.Gate{}}
+	c.leaving = []string{"n"}
 	for _, p := range pods {
 		c.add(p)
 	}
@@ -84,33 +84,46 @@ func memberPod(name, kind string, changes ...func(*corev1.Pod)) *corev1.Pod {
 	return p
 }
 
+// isStopping reports whether any pod has been told to stop.
+func (c *cluster) isStopping() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.pods {
+		if p.DeletionTimestamp != nil {
+			return true
+		}
+	}
+	return false
+}
+
 func on(node string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Spec.NodeName = node } }
 
-// TestPodIsAskedBeforeItIsEvicted, with what the API server knows of it and of its peers.
+// TestPodIsAskedBeforeItIsEvicted, with what the agent knows of it, and without any request to the API server.
 func TestPodIsAskedBeforeItIsEvicted(t *testing.T) {
-	virtual(t, "with peers", func(t *testing.T) {
+	virtual(t, "the question", func(t *testing.T) {
 		var got handover.Request
-		c, _ := startAsking(t, true, func(_ context.Context, r handover.Request) (handover.Answer, error) {
+		c, _ := startAsking(t, func(_ context.Context, r handover.Request) (handover.Answer, error) {
 			got = r
 			return handover.Answer{Go: true, Outcome: handover.HandedOver, Leader: "b"}, nil
 		}, memberPod("a", "test", func(p *corev1.Pod) {
-			p.Status.PodIP = "10.0.0.1"
-			p.Annotations[handover.PortAnnotation], p.Annotations["other"] = "redis", "x"
-			p.Spec.Containers = []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "redis", ContainerPort: 6379}}}}
-		}), memberPod("b", "other", on("m")), memberPod("c", "test", on("m"), func(p *corev1.Pod) { p.Namespace = "y" }))
+			p.Annotations[handover.ServiceAnnotation], p.Annotations["other"] = "asked", "x"
+		}), memberPod("b", "test", on("m")))
+		c.leaving = []string{"n", "o"}
+		end := time.Now().Add(time.Hour)
 		c.expectDrained(c.drain("n", time.Hour), 1)
 		c.expectRequests("evict n/a")
 		c.expect(t, "hand-over of a: handed-over b")
-		if got.Pod.Name != "a" || got.Pod.IP != "10.0.0.1" || got.Pod.Stays || !got.Pod.Ready || got.Last ||
-			len(got.Pod.Annotations) != 2 || got.Pod.Ports[0].Number != 6379 {
-			t.Errorf("the pod is %+v", got)
+		want := map[string]string{handover.KindAnnotation: "test", handover.ServiceAnnotation: "asked"}
+		if p := got.Pod; p.Namespace != "x" || p.Name != "a" || p.UID != "uid-a" || p.Node != "n" ||
+			!maps.Equal(p.Annotations, want) {
+			t.Errorf("the pod is %+v", p)
 		}
-		if len(got.Peers) != 1 || got.Peers[0].Name != "b" || !got.Peers[0].Stays {
-			t.Errorf("the peers are %+v, want b", got.Peers)
+		if !slices.Equal(got.Leaving, c.leaving) || got.Last || !got.Deadline.Equal(end) {
+			t.Errorf("asked %+v, want a deadline at %v", got, end)
 		}
 	})
-	virtual(t, "without peers there is no list", func(t *testing.T) {
-		c, _ := startAsking(t, false, always(handover.Answer{Go: true, Outcome: handover.NotLeading}), memberPod("a", "test"))
+	virtual(t, "no list of the others", func(t *testing.T) {
+		c, _ := startAsking(t, always(handover.Answer{Go: true, Outcome: handover.NotLeading}), memberPod("a", "test"))
 		plain := startCluster(t, defaults, runningPod("a"))
 		c.expectDrained(c.drain("n", time.Hour), 1)
 		plain.expectDrained(plain.drain("n", time.Hour), 1)
@@ -126,7 +139,7 @@ func TestHandOverOfSeveralCalls(t *testing.T) {
 		answers := []handover.Answer{
 			{Outcome: handover.GroupBehind, Leader: "b"}, {Go: true, Outcome: handover.NotLeading},
 		}
-		c, _ := startAsking(t, true, func(context.Context, handover.Request) (answer handover.Answer, err error) {
+		c, _ := startAsking(t, func(context.Context, handover.Request) (answer handover.Answer, err error) {
 			answer, answers = answers[0], answers[1:]
 			return answer, nil
 		}, memberPod("a", "test"))
@@ -138,7 +151,7 @@ func TestHandOverOfSeveralCalls(t *testing.T) {
 // TestPodsThatAreNotAsked cause no call: those without the annotation, and all if DRAIN_HAND_OVER_TIMEOUT is 0.
 func TestPodsThatAreNotAsked(t *testing.T) {
 	virtual(t, "no annotation", func(t *testing.T) {
-		c, a := startAsking(t, true, always(handover.Answer{}), runningPod("a"), memberPod("b", "test", on("m")))
+		c, a := startAsking(t, always(handover.Answer{}), runningPod("a"), memberPod("b", "test", on("m")))
 		plain := startCluster(t, defaults, runningPod("a"))
 		c.expectDrained(c.drain("n", time.Hour), 1)
 		plain.expectDrained(plain.drain("n", time.Hour), 1)
@@ -149,7 +162,7 @@ func TestPodsThatAreNotAsked(t *testing.T) {
 	virtual(t, "no timeout", func(t *testing.T) {
 		c := newCluster(t, memberPod("a", "test"))
 		a := &asker{answer: always(handover.Answer{})}
-		c.kinds = map[string]handover.Kind{"test": {Releaser: a}}
+		c.kinds = map[string]handover.Releaser{"test": a}
 		c.start(defaults)
 		c.expectDrained(c.drain("n", time.Hour), 1)
 		if a.count() > 0 || c.countRecords("hand-over") > 0 {
@@ -157,14 +170,14 @@ func TestPodsThatAreNotAsked(t *testing.T) {
 		}
 	})
 	virtual(t, "an unknown kind", func(t *testing.T) {
-		c, a := startAsking(t, true, always(handover.Answer{}), memberPod("a", "postgres"))
+		c, a := startAsking(t, always(handover.Answer{}), memberPod("a", "postgres"))
 		if took := c.expectDrained(c.drain("n", time.Hour), 1).Took; took > 20*time.Second || a.count() > 0 {
 			t.Errorf("%d calls, and it took %v", a.count(), took)
 		}
 		c.expect(t, `hand-over of a: invalid  the annotation node-drainer.io/hand-over is "postgres": must be gate or test`)
 	})
 	virtual(t, "a pod that does not run", func(t *testing.T) {
-		c, a := startAsking(t, true, always(handover.Answer{}),
+		c, a := startAsking(t, always(handover.Answer{}),
 			memberPod("a", "test", func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }))
 		c.expectDrained(c.drain("n", time.Hour), 1)
 		if a.count() > 0 {
@@ -172,7 +185,7 @@ func TestPodsThatAreNotAsked(t *testing.T) {
 		}
 	})
 	virtual(t, "a dry run", func(t *testing.T) {
-		c, a := startAsking(t, true, always(handover.Answer{}), memberPod("a", "test"))
+		c, a := startAsking(t, always(handover.Answer{}), memberPod("a", "test"))
 		target := c.target("n", time.Hour)
 		target.DryRun = true
 		if _, err := c.drainTarget(c.ctx, target)(); err != nil || a.count() > 0 {
@@ -185,10 +198,11 @@ func TestPodsThatAreNotAsked(t *testing.T) {
 // TestOnePodOfANamespaceIsAsked at a time, over all nodes, and evicted before the next is asked.
 func TestOnePodOfANamespaceIsAsked(t *testing.T) {
 	virtual(t, "", func(t *testing.T) {
-		c, a := startAsking(t, true, func(_ context.Context, r handover.Request) (handover.Answer, error) {
+		var c *cluster
+		var a *asker
+		c, a = startAsking(t, func(context.Context, handover.Request) (handover.Answer, error) {
 			<-time.After(time.Second)
-			deleting := func(p handover.Pod) bool { return p.Deleting }
-			if slices.ContainsFunc(r.Peers, deleting) {
+			if c.isStopping() {
 				return handover.Answer{Outcome: handover.GroupBehind, Message: "one is missing"}, nil
 			}
 			return handover.Answer{Go: true, Outcome: handover.NotLeading}, nil
@@ -215,7 +229,7 @@ func TestOnePodOfANamespaceIsAsked(t *testing.T) {
 		c.expect(t, "group-behind one is missing", "wait for other members of their group")
 	})
 	virtual(t, "one that does not run yet is not evicted meanwhile", func(t *testing.T) {
-		c, a := startAsking(t, true, always(handover.Answer{Go: true}), memberPod("a", "test"),
+		c, a := startAsking(t, always(handover.Answer{Go: true}), memberPod("a", "test"),
 			memberPod("b", "test", func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }))
 		c.expectDrained(c.drain("n", time.Hour), 2)
 		first, second := c.requests[0], c.requests[1]
@@ -262,7 +276,7 @@ func TestHandOverEndsInTime(t *testing.T) {
 		{"a group that is behind, Spot", always(handover.Answer{Outcome: handover.GroupBehind}), spot, time.Minute, 62 * time.Second, "group-behind", 1},
 	} {
 		virtual(t, tt.name, func(t *testing.T) {
-			c, a := startAsking(t, true, tt.answer, memberPod("a", "test"))
+			c, a := startAsking(t, tt.answer, memberPod("a", "test"))
 			c.expectDrained(c.drain("n", tt.window), 1)
 			c.expectRequests("evict n/a")
 			if after := c.requests[0].after; after < tt.from || after > tt.to {
@@ -299,7 +313,7 @@ func TestLastCallsDelayNoDeletion(t *testing.T) {
 		},
 	} {
 		virtual(t, "", func(t *testing.T) {
-			c, a := startAsking(t, true, answer)
+			c, a := startAsking(t, answer)
 			c.addBudget("full", 1, 0)
 			c.mu.Lock()
 			c.publish("", watch.Event{Type: watch.Added, Object: c.apps["full"].pdb})
@@ -324,7 +338,7 @@ func TestLastCallsDelayNoDeletion(t *testing.T) {
 // TestTighterDeadlineEndsCalls: a call in flight is decided again.
 func TestTighterDeadlineEndsCalls(t *testing.T) {
 	virtual(t, "", func(t *testing.T) {
-		c, _ := startAsking(t, true, func(ctx context.Context, _ handover.Request) (handover.Answer, error) {
+		c, _ := startAsking(t, func(ctx context.Context, _ handover.Request) (handover.Answer, error) {
 			<-ctx.Done()
 			return handover.Answer{}, ctx.Err()
 		}, memberPod("a", "test"))
@@ -344,7 +358,7 @@ func TestTighterDeadlineEndsCalls(t *testing.T) {
 func TestGateOpensByItsAnnotation(t *testing.T) {
 	virtual(t, "", func(t *testing.T) {
 		pod := memberPod("a", handover.GateKind)
-		c, _ := startAsking(t, true, always(handover.Answer{}), pod)
+		c, _ := startAsking(t, always(handover.Answer{}), pod)
 		wait := c.drain("n", time.Hour)
 		elapse(31 * time.Second)
 		c.expectRequests()
@@ -365,7 +379,7 @@ func TestGateOpensByItsAnnotation(t *testing.T) {
 func TestLongMessagesAreCut(t *testing.T) {
 	virtual(t, "", func(t *testing.T) {
 		long := strings.Repeat("ä", 5_000)
-		c, _ := startAsking(t, true, func(context.Context, handover.Request) (handover.Answer, error) {
+		c, _ := startAsking(t, func(context.Context, handover.Request) (handover.Answer, error) {
 			return handover.Answer{}, errors.New(long)
 		}, memberPod("a", "test"))
 		c.expectDrained(c.drain("n", time.Hour), 1)
@@ -379,7 +393,7 @@ func TestLongMessagesAreCut(t *testing.T) {
 // TestAnswersAreNotStored: a pod whose eviction is refused after its release is asked again.
 func TestAnswersAreNotStored(t *testing.T) {
 	virtual(t, "", func(t *testing.T) {
-		c, a := startAsking(t, true, always(handover.Answer{Go: true, Outcome: handover.NotLeading}), memberPod("a", "test"))
+		c, a := startAsking(t, always(handover.Answer{Go: true, Outcome: handover.NotLeading}), memberPod("a", "test"))
 		refusals := 2
 		c.answer = func(string) error {
 			if refusals--; refusals >= 0 {

@@ -152,7 +152,7 @@ func TestABudgetAllowsOneOfTwoLastEvictions(t *testing.T) {
 // being asked when its deadline came.
 func TestCallReservesNothingFromLastEviction(t *testing.T) {
 	virtual(t, "", func(t *testing.T) {
-		c, _ := startAsking(t, true, func(ctx context.Context, _ handover.Request) (handover.Answer, error) {
+		c, _ := startAsking(t, func(ctx context.Context, _ handover.Request) (handover.Answer, error) {
 			<-ctx.Done()
 			time.Sleep(time.Second)
 			return handover.Answer{}, ctx.Err()

@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/kubectl/pkg/util/podutils"
 
 	"github.com/node-drainer/node-drainer/pkg/handover"
 )
@@ -43,12 +42,12 @@ func (r *rules) isRestarted(p *corev1.Pod) bool {
 	return false
 }
 
-// kind returns how pods of the kind are asked.
-func (r *rules) kind(name string) handover.Kind {
-	if name == handover.Restart {
-		return handover.Kind{Releaser: r.Restarter}
+// releaser returns what asks pods of the kind.
+func (r *rules) releaser(kind string) handover.Releaser {
+	if kind == handover.Restart {
+		return r.Restarter
 	}
-	return r.Kinds[name]
+	return r.Kinds[kind]
 }
 
 // kinds names the kinds in words.
@@ -61,19 +60,14 @@ func (r *rules) kinds() string {
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
-// longestAnnotation is how long the value of an annotation for a hand-over can be. Longer ones are ignored: the agent
-// reads all pods of a namespace, and the annotations of one may take 256 KiB.
+// longestAnnotation is how long the value of an annotation for a hand-over can be. Longer ones are ignored.
 const longestAnnotation = 1024
 
-// handOverPod returns what a hand-over needs to know of a pod, except whether its node stays.
+// handOverPod returns what a hand-over needs to know of a pod.
 func handOverPod(p *corev1.Pod) *handover.Pod {
 	out := &handover.Pod{
-		Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), IP: p.Status.PodIP, HostNetwork: p.Spec.HostNetwork,
-		Node: p.Spec.NodeName, Ready: podutils.IsPodReady(p), Deleting: p.DeletionTimestamp != nil, Labels: p.Labels,
+		Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Node: p.Spec.NodeName, Labels: p.Labels,
 		Annotations: map[string]string{},
-	}
-	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
-		out.IP = "" // another pod may have it now
 	}
 	if owner := metav1.GetControllerOf(p); owner != nil {
 		out.Controller = owner.Kind + "/" + owner.Name
@@ -85,11 +79,6 @@ func handOverPod(p *corev1.Pod) *handover.Pod {
 		}
 		if strings.HasPrefix(name, handover.Prefix) || slices.Contains(single, name) {
 			out.Annotations[name] = value
-		}
-	}
-	for _, c := range p.Spec.Containers {
-		for _, port := range c.Ports {
-			out.Ports = append(out.Ports, handover.Port{Name: port.Name, Number: port.ContainerPort})
 		}
 	}
 	return out

@@ -15,12 +15,12 @@ import (
 func TestLargeAnnotations(t *testing.T) {
 	large := strings.Repeat("x", 200<<10)
 	p := runningPod("a")
-	p.Annotations = map[string]string{handover.KindAnnotation: large, handover.Prefix + "-port": large, handover.PreferAnnotation: "true"}
+	p.Annotations = map[string]string{handover.KindAnnotation: large, handover.Prefix + "-port": large, handover.ServiceAnnotation: "asked"}
 	kept := handOverPod(p).Annotations
-	if len(kept) != 1 || kept[handover.PreferAnnotation] != "true" {
+	if len(kept) != 1 || kept[handover.ServiceAnnotation] != "asked" {
 		t.Errorf("%d annotations are kept", len(kept))
 	}
-	r := rules{Environment: Environment{Kinds: map[string]handover.Kind{"gate": {}}}, Policy: Policy{Config: Config{HandOverTimeout: 1}}}
+	r := rules{Environment: Environment{Kinds: map[string]handover.Releaser{"gate": nil}}, Policy: Policy{Config: Config{HandOverTimeout: 1}}}
 	if unknown := r.handOver(p).Unknown; unknown == "" || len(unknown) > 2*longestMessage {
 		t.Errorf("the unknown kind has %d bytes", len(unknown))
 	}

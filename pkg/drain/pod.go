@@ -48,14 +48,12 @@ type Environment struct {
 	NodeUID     func(node string) string // of the Node that the watch shows; empty if it shows none; may be nil
 	Self        string                   // NAMESPACE/NAME of the pod of this process; empty outside a cluster
 
-	// Kinds are how pods are asked before they are evicted, by the value of their annotation, and Stays reports
-	// whether a node is Ready and not being drained. Without Kinds no pod is asked.
-	Kinds map[string]handover.Kind
-	Stays func(node string) bool
+	// Kinds ask pods before they are evicted, by the value of their annotation, and Leaving lists the nodes that are
+	// being drained or not Ready. Without Kinds no pod is asked.
+	Kinds   map[string]handover.Releaser
+	Leaving func() []string
 	// Restarter replaces pods of Deployments by rolling restarts. It may be nil.
 	Restarter handover.Releaser
-	// Surger ends the surges that calls to pods have started. It may be nil.
-	Surger handover.Surger
 }
 
 // rules classify pods by the configuration.

@@ -275,16 +275,3 @@ func TestClaimsOfPodsThatStay(t *testing.T) {
 		func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
 	check("a pod that must leave", nil, func(*corev1.Pod) {})
 }
-
-// TestFinishedPodHasNoAddress for hand-overs: another pod may have it now.
-func TestFinishedPodHasNoAddress(t *testing.T) {
-	for phase, want := range map[corev1.PodPhase]string{
-		corev1.PodRunning: "10.0.0.1", corev1.PodFailed: "", corev1.PodSucceeded: "",
-	} {
-		p := runningPod("a")
-		p.Status.Phase, p.Status.PodIP = phase, "10.0.0.1"
-		if got := handOverPod(p).IP; got != want {
-			t.Errorf("%s: the address is %q, want %q", phase, got, want)
-		}
-	}
-}

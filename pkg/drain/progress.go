@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/node-drainer/node-drainer/pkg/handover"
 )
 
 // Observer is notified of the events of drains. Its methods are called from several goroutines and must not
@@ -19,7 +17,6 @@ type Observer interface {
 	PodForced(t Target, r Removal)                        // removed in spite of its budget or its annotations
 	HandOverPutOff(t Target, h HandOverResult)            // once for each pod that may not go when it is asked
 	HandOverEnded(t Target, h HandOverResult)             // once for each such pod, when it is removed
-	SurgePutOff(s handover.Surge, why string)             // once for each reason that a surge has not ended yet
 	EvictionRefused(t Target, p Pod, o Outcome)           // of each failed attempt
 	VolumesStillAttached(t Target, volumes []string)      // when the time to wait for them was over
 	KubernetesFailed(operation string, err error)         // the call is retried

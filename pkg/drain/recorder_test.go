@@ -7,8 +7,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/node-drainer/node-drainer/pkg/handover"
 )
 
 // recorder is an Observer that records what it is notified of.
@@ -103,10 +101,6 @@ func (r *recorder) HandOverEnded(_ Target, h HandOverResult) {
 }
 
 func (r *recorder) EvictionRefused(_ Target, p Pod, o Outcome) { r.record("refused %s: %s", p.Name, o) }
-
-func (r *recorder) SurgePutOff(s handover.Surge, why string) {
-	r.record("surge of %s put off: %s", s.StatefulSet, why)
-}
 
 func (r *recorder) VolumesStillAttached(_ Target, volumes []string) {
 	r.record("volumes left: %v", volumes)

@@ -13,7 +13,7 @@ import (
 // is not used.
 func TestAnswerAboutAnEarlierGroup(t *testing.T) {
 	virtual(t, "", func(t *testing.T) {
-		c, a := startAsking(t, true, always(handover.Answer{Go: true, Outcome: handover.NotLeading}),
+		c, a := startAsking(t, always(handover.Answer{Go: true, Outcome: handover.NotLeading}),
 			memberPod("a", "test"), memberPod("b", "test", on("o")))
 		first := c.drain("n", time.Hour)
 		synctest.Wait()

@@ -1,5 +1,5 @@
 // Package handover describes how the agent asks a replicated workload whether a pod may leave, so that the pod hands
-// its leadership over before it is evicted. The kinds of workload are packages of their own below it.
+// its leadership over before it is evicted.
 package handover
 
 import (
@@ -9,35 +9,18 @@ import (
 
 // Releaser asks whether a pod may be evicted, for one kind of workload.
 type Releaser interface {
-	// Release makes the pod ready to leave, as far as that is possible within ctx, and answers whether it may be
-	// evicted now. It remembers nothing between calls: each call begins with the actual state of the workload, so
-	// that a call after a crash continues where the last one ended. An error means that no answer could be had.
-	// It returns soon after ctx has ended. The caller repeats the call later, and evicts the pod when its time is up,
-	// whatever the answers were.
+	// Release has the pod made ready to leave, as far as that is possible within ctx, and answers whether it may be
+	// evicted now. An error means that no answer could be had. It returns soon after ctx has ended. The caller repeats
+	// the call later, and evicts the pod when its time is up, whatever the answers were.
 	Release(ctx context.Context, r Request) (Answer, error)
-}
-
-// Kind is how pods with one value of KindAnnotation are asked.
-type Kind struct {
-	Releaser
-	Peers bool // a Request has the Peers, for which the caller lists the pods of the namespace before each call
-}
-
-// Reconciler is a Releaser whose workload has work left once a released pod has moved, such as forgetting the address
-// that the pod had.
-type Reconciler interface {
-	Releaser
-	// Reconcile does what can be done of that work now. r.Pod is any pod of the same group that stays. Answer.Go says
-	// that nothing is left; otherwise the caller repeats the call after Answer.Again, for as long as it wants to.
-	Reconcile(ctx context.Context, r Request) (Answer, error)
 }
 
 // Request asks for the release of one pod.
 type Request struct {
 	Pod      Pod
-	Peers    []Pod     // the other pods of its namespace, as a list from the API server has just shown them (see Kind)
 	Deadline time.Time // of the drain
-	Last     bool      // no other call follows: any member in sync may become the leader, even one that leaves soon
+	Last     bool      // no other call follows
+	Leaving  []string  // the nodes that are being drained or not Ready: no leadership is to move to their pods
 }
 
 // Pod is what a hand-over needs to know of a pod.
@@ -45,22 +28,10 @@ type Pod struct {
 	Namespace   string
 	Name        string
 	UID         string
-	IP          string // status.podIP; empty while it has none
-	HostNetwork bool
 	Node        string
-	Stays       bool // its node is Ready and not being drained
-	Ready       bool
-	Deleting    bool // it has a deletion timestamp
 	Labels      map[string]string
 	Controller  string            // KIND/NAME of what controls it; empty without one
 	Annotations map[string]string // only those that begin with Prefix, HandedOverAnnotation and DrainAnnotation
-	Ports       []Port
-}
-
-// Port is a named port of a container.
-type Port struct {
-	Name   string
-	Number int32
 }
 
 // Answer is what a Releaser found out.
@@ -94,26 +65,20 @@ const (
 // kind.
 const Prefix = "node-drainer.io/hand-over"
 
-// The annotations of a pod, on the template of its controller. All but the first are optional.
+// The annotations of a pod, on the template of its controller.
 const (
-	KindAnnotation       = Prefix                                  // RedisKind, GateKind or HTTPKind
-	PortAnnotation       = "node-drainer.io/hand-over-port"        // a number or the name of a port
-	SecretAnnotation     = "node-drainer.io/hand-over-secret"      //nolint:gosec // a Secret of username, password, ca.crt
-	SentinelsAnnotation  = "node-drainer.io/hand-over-sentinels"   // a label selector of the pods that are sentinels
-	MasterAnnotation     = "node-drainer.io/hand-over-master"      // the name of the master that the sentinels watch
-	ServerNameAnnotation = "node-drainer.io/hand-over-server-name" // the name in the certificate
-	PreferAnnotation     = "node-drainer.io/hand-over-prefer"      // "true": this member is to lead when it can
+	KindAnnotation    = Prefix                              // GateKind or HTTPKind
+	ServiceAnnotation = "node-drainer.io/hand-over-service" // NAME or NAME:PORT of the Service to ask, for HTTPKind
 )
 
 // The values of KindAnnotation.
 const (
-	RedisKind = "redis"
-	GateKind  = "gate"
-	HTTPKind  = "http"
+	GateKind = "gate"
+	HTTPKind = "http"
 )
 
 // Kinds lists every kind.
-func Kinds() []string { return []string{GateKind, HTTPKind, RedisKind} }
+func Kinds() []string { return []string{GateKind, HTTPKind} }
 
 // HandedOverAnnotation on a pod of the kind gate says that its owner is ready for its eviction. Its value does not
 // matter.

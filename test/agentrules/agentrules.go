@@ -14,6 +14,7 @@ func All() []rbacv1.PolicyRule {
 		rule("", "nodes", "get", "list", "watch"),
 		rule("", "pods", "list", "watch"),
 		rule("", "persistentvolumeclaims", "get"),
+		rule("", "services", "get"),
 		rule("apps", "daemonsets", "list", "watch"),
 		rule("policy", "poddisruptionbudgets", "list", "watch"),
 		rule("storage.k8s.io", "volumeattachments", "list", "watch"),
@@ -25,20 +26,17 @@ func All() []rbacv1.PolicyRule {
 	}
 }
 
-// Surges returns the rules that the agent needs besides, in each namespace of DRAIN_SURGE_NAMESPACES.
-func Surges() []rbacv1.PolicyRule {
+// Handover returns the rules of the Role of the program that has pods hand over, in its namespace: it reads one Secret,
+// and scales StatefulSets for surges, which it records in the ConfigMap that the chart makes.
+func Handover(secret string) []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list"}},
+		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{secret}, Verbs: []string{"get"}},
 		{APIGroups: []string{"apps"}, Resources: []string{"statefulsets"}, Verbs: []string{"get"}},
 		{APIGroups: []string{"apps"}, Resources: []string{"statefulsets/scale"}, Verbs: []string{"update"}},
-	}
-}
-
-// SurgeRecords returns the rules that the agent needs then for its ConfigMap.
-func SurgeRecords() []rbacv1.PolicyRule {
-	return []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}},
 		{
-			APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"node-drainer-surges"},
+			APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"node-drainer-handover-surges"},
 			Verbs: []string{"get", "update"},
 		},
 	}

@@ -7,8 +7,6 @@ import (
 	"os/exec"
 	"time"
 
-	rbacv1 "k8s.io/api/rbac/v1"
-
 	"github.com/node-drainer/node-drainer/test/agentrules"
 	"github.com/node-drainer/node-drainer/test/awsim"
 	"github.com/node-drainer/node-drainer/test/cluster"
@@ -27,28 +25,26 @@ const (
 type agent struct {
 	*round
 	measured
-	aws   *awsim.Server
-	queue string
+	aws      *awsim.Server
+	handover *process // nil in scenarios without Redis
+	queue    string
 }
 
 func (a *agent) prepare(ctx context.Context) error {
-	rules := agentrules.All()
-	if a.redis != nil {
-		rules = append(rules, rbacv1.PolicyRule{
-			APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{redispods.Secret},
-			Verbs: []string{"get"},
-		})
-	}
-	if err := a.account(ctx, rules...); err != nil {
+	if err := a.account(ctx, agentrules.All()...); err != nil {
 		return err
+	}
+	if a.redis != nil {
+		if err := a.startHandover(ctx); err != nil {
+			return err
+		}
 	}
 	if err := a.startAWS(); err != nil { //nolint:contextcheck // What it starts lives until Close.
 		return err
 	}
 	cmd := exec.Command(a.agentBinary) // With its default settings, except those that must be set.
 	cmd.Env = append(harness.Environ(a.cluster.Dir(), a.aws.URL(), "agent"), "QUEUE_URL="+a.queue,
-		"CLUSTER_NAME=bench", "LISTEN_ADDRESS=127.0.0.1:0", "LEADER_ELECTION=false", "KUBECONFIG="+a.kubeconfig,
-		"DRAIN_HAND_OVER_NETWORKS=127.0.0.0/8") // Here even the pods of Redis are on the loopback.
+		"CLUSTER_NAME=bench", "LISTEN_ADDRESS=127.0.0.1:0", "LEADER_ELECTION=false", "KUBECONFIG="+a.kubeconfig)
 	var err error
 	if a.process, err = a.spawn(a.id, cmd); err != nil {
 		return err
@@ -58,6 +54,26 @@ func (a *agent) prepare(ctx context.Context) error {
 	}
 	// The test notification of the hook has been deleted then.
 	return a.aws.WaitDrained(ctx, a.queue)
+}
+
+// startHandover starts the program that has the pods of the round hand over.
+func (a *agent) startHandover(ctx context.Context) error {
+	kubeconfig, err := a.cluster.ServiceAccount(ctx, a.namespace, a.id, nil, agentrules.Handover(redispods.Secret))
+	if err != nil {
+		return err
+	}
+	address, err := redispods.Expose(ctx, a.cluster, a.namespace, redispods.Service)
+	if err != nil {
+		return err
+	}
+	a.handover, err = a.spawn(a.id+"-handover", redispods.Handover{
+		Program: a.handoverBinary, Kubeconfig: kubeconfig, Namespace: a.namespace, Address: address,
+	}.Command())
+	if err != nil {
+		return err
+	}
+	_, err = a.handover.WaitLine(ctx, 1, "handover started")
+	return err
 }
 
 // startAWS creates a group of which every node that is to be drained is an instance.
@@ -107,7 +123,7 @@ func (a *agent) wait(ctx context.Context) error {
 }
 
 func (a *agent) stop() error {
-	err := a.process.stop()
+	err := errors.Join(a.process.stop(), a.handover.stop())
 	if a.aws != nil {
 		err = errors.Join(err, a.aws.Close())
 	}

@@ -19,11 +19,11 @@ type bench struct {
 	options
 	log io.Writer
 
-	binaries    string
-	agentBinary string
-	started     int // Rounds so far.
-	figures     []figures
-	writes      []writeFigures
+	binaries                    string
+	agentBinary, handoverBinary string
+	started                     int // Rounds so far.
+	figures                     []figures
+	writes                      []writeFigures
 
 	mu        sync.Mutex
 	startedAt time.Time
@@ -45,6 +45,9 @@ func (b *bench) run(ctx context.Context) error {
 	if b.agentBinary = b.agent; b.agent == "" && b.needsAgent() {
 		b.progress("building the agent (a minute or two the first time)")
 		if b.agentBinary, err = harness.Build(ctx, dir, harness.Agent, harness.Options{}); err != nil {
+			return err
+		}
+		if b.handoverBinary, err = harness.Build(ctx, dir, harness.Handover, harness.Options{}); err != nil {
 			return err
 		}
 	}
@@ -125,6 +128,7 @@ func (b *bench) newRound(c *cluster.Cluster, s scenario, name string, number int
 	return &round{
 		scenario: s, contestant: name, number: number, id: fmt.Sprintf("%s-%d", name, b.started),
 		cluster: c, client: client, binaries: b.binaries, agentBinary: b.agentBinary,
-		progress: func(format string, args ...any) { b.progress("  %-11s %s", name, fmt.Sprintf(format, args...)) },
+		handoverBinary: b.handoverBinary,
+		progress:       func(format string, args ...any) { b.progress("  %-11s %s", name, fmt.Sprintf(format, args...)) },
 	}, nil
 }

@@ -35,11 +35,11 @@ type round struct {
 	id         string // Of this round in the whole run.
 	namespace  string
 
-	cluster     *cluster.Cluster
-	client      kubernetes.Interface
-	binaries    string
-	agentBinary string
-	progress    func(format string, args ...any)
+	cluster                     *cluster.Cluster
+	client                      kubernetes.Interface
+	binaries                    string
+	agentBinary, handoverBinary string
+	progress                    func(format string, args ...any)
 
 	redis           *redispods.Pods // nil in scenarios without
 	draining, spare []string

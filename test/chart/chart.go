@@ -83,6 +83,23 @@ func Render(
 	if err != nil {
 		return nil, err
 	}
+	return template(ctx, path, release, namespace, args...)
+}
+
+// RenderHandover is Render for the chart of the program that has pods hand over.
+func RenderHandover(
+	ctx context.Context, release, namespace string, args ...string,
+) ([]unstructured.Unstructured, error) {
+	path, err := Path()
+	if err != nil {
+		return nil, err
+	}
+	return template(ctx, path+"-handover", release, namespace, args...)
+}
+
+func template(
+	ctx context.Context, path, release, namespace string, args ...string,
+) ([]unstructured.Unstructured, error) {
 	out, err := Helm(ctx, nil, append([]string{"template", release, path, "--namespace", namespace}, args...)...)
 	if err != nil {
 		return nil, err

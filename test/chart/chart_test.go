@@ -41,20 +41,26 @@ func TestRenderings(t *testing.T) {
 	for name, file := range setups(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			args := []string{"node-drainer", ours(t), "--namespace", "agents", "--values", file}
-			objects, err := chart.Helm(t.Context(), nil, append([]string{"template"}, args...)...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			hold(t, name+".yaml", objects)
-			installed, err := chart.Helm(t.Context(), nil, append([]string{"install", "--dry-run=client"}, args...)...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, notes, _ := strings.Cut(installed, "\nNOTES:\n")
-			hold(t, name+".txt", notes)
+			holdSetup(t, ours(t), "", name, file)
 		})
 	}
+}
+
+// holdSetup compares what a chart makes of a values file with the files of that name in a folder of testdata.
+func holdSetup(t *testing.T, path, folder, name, values string) {
+	t.Helper()
+	args := []string{filepath.Base(path), path, "--namespace", "agents", "--values", values}
+	objects, err := chart.Helm(t.Context(), nil, append([]string{"template"}, args...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hold(t, filepath.Join(folder, name+".yaml"), objects)
+	installed, err := chart.Helm(t.Context(), nil, append([]string{"install", "--dry-run=client"}, args...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, notes, _ := strings.Cut(installed, "\nNOTES:\n")
+	hold(t, filepath.Join(folder, name+".txt"), notes)
 }
 
 // hold compares with a file of testdata, or writes it.
@@ -90,25 +96,28 @@ func makeDist(t *testing.T, dist, target string, variables ...string) {
 	}
 }
 
-// TestThePackedChart: a release packs the chart with the registry and the digest of its image, so that it needs no value
-// for these.
-func TestThePackedChart(t *testing.T) {
+// TestThePackedCharts: a release packs the charts with the registry and the digest of their image, so that they need no
+// value for these.
+func TestThePackedCharts(t *testing.T) {
 	t.Parallel()
 	dist, digest := t.TempDir(), "sha256:"+strings.Repeat("0123456789abcdef", 4)
 	makeDist(t, dist, "chart", "REGISTRY=registry.example.com:5000/x", "DIGEST="+digest)
-	packed, err := filepath.Glob(filepath.Join(dist, "node-drainer-*.tgz"))
-	if err != nil || len(packed) != 1 {
-		t.Fatalf("make chart has packed %q; %v", packed, err)
-	}
-	out, err := chart.Helm(t.Context(), nil, "template", "node-drainer", packed[0], "--set",
-		"config.clusterName=prod,config.queue.url="+queueURL)
 	image := regexp.MustCompile(`image: "registry\.example\.com:5000/x/node-drainer/node-drainer:[\d.]+@` + digest + `"`)
-	if err != nil || !image.MatchString(out) {
-		t.Errorf("the packed chart has no %s; %v", image, err)
-	}
-	metadata, err := chart.Helm(t.Context(), nil, "show", "chart", packed[0])
-	if err != nil || !strings.Contains(metadata, "image: registry.example.com:5000/x/node-drainer/node-drainer:") {
-		t.Errorf("its metadata do not name the image; %v:\n%s", err, metadata)
+	for name, values := range map[string]string{
+		"node-drainer": "config.clusterName=prod,config.queue.url=" + queueURL, "node-drainer-handover": "secrets={redis}",
+	} {
+		packed, err := filepath.Glob(filepath.Join(dist, name+"-[0-9]*.tgz"))
+		if err != nil || len(packed) != 1 {
+			t.Fatalf("make chart has packed %q; %v", packed, err)
+		}
+		out, err := chart.Helm(t.Context(), nil, "template", name, packed[0], "--set", values)
+		if err != nil || !image.MatchString(out) {
+			t.Errorf("the packed chart %s has no %s; %v", name, image, err)
+		}
+		metadata, err := chart.Helm(t.Context(), nil, "show", "chart", packed[0])
+		if err != nil || !strings.Contains(metadata, "image: registry.example.com:5000/x/node-drainer/node-drainer:") {
+			t.Errorf("the metadata of %s do not name the image; %v:\n%s", name, err, metadata)
+		}
 	}
 }
 
@@ -168,14 +177,31 @@ func TestRules(t *testing.T) {
 		"autoscaler": cmp.Diff(
 			[]rbacv1.PolicyRule{{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, ResourceNames: []string{"ca"}, Verbs: []string{"get", "patch"}}},
 			rules("Role", "node-drainer-autoscaler:agents", "--set", "config.autoscalerDeployment=kube-system/ca")),
-		"Secret": cmp.Diff(
-			[]rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"redis"}, Verbs: []string{"get"}}},
-			rules("Role", "node-drainer-hand-over-redis:agents", "--set", "handOver.secrets[0].namespace=shop,handOver.secrets[0].name=redis")),
-		"surges":           cmp.Diff(agentrules.Surges(), rules("Role", "node-drainer-surges:agents", "--set", `config.drain.surgeNamespaces=shop`)),
-		"record of surges": cmp.Diff(agentrules.SurgeRecords(), rules("Role", "node-drainer-surges", "--set", `config.drain.surgeNamespaces=shop`)),
 	} {
 		if diff != "" {
 			t.Errorf("%s (-agentrules +chart):\n%s", name, diff)
+		}
+	}
+}
+
+// TestRulesOfHandovers: the program that has pods hand over has the rights in its namespace that it needs, and no others.
+func TestRulesOfHandovers(t *testing.T) {
+	t.Parallel()
+	objects, err := chart.RenderHandover(t.Context(), "node-drainer-handover", "shop", "--set",
+		"image.registry=registry.example.com,surges=true,secrets[0]=redis")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var role rbacv1.Role
+	if err := chart.Find(objects, "Role", "node-drainer-handover", &role); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(agentrules.Handover("redis"), role.Rules); diff != "" {
+		t.Errorf("-agentrules +chart:\n%s", diff)
+	}
+	for _, o := range objects {
+		if strings.HasPrefix(o.GetKind(), "ClusterRole") {
+			t.Errorf("there is a %s", o.GetKind())
 		}
 	}
 }

@@ -23,10 +23,21 @@ func ours(t *testing.T) string {
 	return path
 }
 
+// handover is the folder of the chart of the program that has pods hand over.
+func handover(t *testing.T) string {
+	t.Helper()
+	return ours(t) + "-handover"
+}
+
 // setups are the values files of the chart, by their names.
 func setups(t *testing.T) map[string]string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(ours(t), "ci", "*-values.yaml"))
+	return setupsOf(t, ours(t))
+}
+
+func setupsOf(t *testing.T, path string) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(path, "ci", "*-values.yaml"))
 	if err != nil || len(files) < 2 {
 		t.Fatalf("%d values files, %v", len(files), err)
 	}
@@ -40,9 +51,13 @@ func setups(t *testing.T) map[string]string {
 // TestNoSetupIsMissing: each file in testdata is of a set-up that is there.
 func TestNoSetupIsMissing(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("testdata/*")
-	if err != nil || len(files) != 2*len(setups(t)) {
-		t.Errorf("%q, for %d set-ups; %v", files, len(setups(t)), err)
+	for pattern, setups := range map[string]map[string]string{
+		"testdata/*.*": setups(t), "testdata/handover/*": setupsOf(t, handover(t)),
+	} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) != 2*len(setups) {
+			t.Errorf("%q, for %d set-ups; %v", files, len(setups), err)
+		}
 	}
 }
 
@@ -55,7 +70,12 @@ func TestPagesOfThisVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range append(files, filepath.Join(ours(t), "Chart.yaml")) {
+	of, err := filepath.Glob("testdata/handover/*.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files = append(files, of...)
+	for _, file := range append(files, filepath.Join(ours(t), "Chart.yaml"), filepath.Join(handover(t), "Chart.yaml")) {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -73,13 +93,14 @@ func TestPagesOfThisVersion(t *testing.T) {
 	}
 }
 
-// TestLinksOfThisVersion: the alerts, the dashboard and the chart's README link to files of the chart's version.
+// TestLinksOfThisVersion: the alerts, the dashboard and the charts' READMEs link to files of the chart's version.
 func TestLinksOfThisVersion(t *testing.T) {
 	t.Parallel()
 	version := readYAML(t, filepath.Join(ours(t), "Chart.yaml"))["appVersion"].(string)
 	for file, least := range map[string]int{
-		filepath.Join("testdata", "full.yaml"): 20, // of 19 alerts and the dashboard
-		filepath.Join(ours(t), "README.md"):    1,
+		filepath.Join("testdata", "full.yaml"):  20, // of 19 alerts and the dashboard
+		filepath.Join(ours(t), "README.md"):     1,
+		filepath.Join(handover(t), "README.md"): 1,
 	} {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -100,53 +121,54 @@ func TestLinksOfThisVersion(t *testing.T) {
 // TestEachValueThereIs: a value that a template asks for is in values.yaml.
 func TestEachValueThereIs(t *testing.T) {
 	t.Parallel()
-	values := readYAML(t, filepath.Join(ours(t), "values.yaml"))
-	templates, err := filepath.Glob(filepath.Join(ours(t), "templates", "*.*"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	tests, err := filepath.Glob(filepath.Join(ours(t), "templates", "tests", "*.*"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	templates = append(templates, tests...)
-	asked := 0
-	for _, file := range templates {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range regexp.MustCompile(`\.Values\.([A-Za-z.]+)`).FindAllStringSubmatch(string(text), -1) {
-			asked++
-			if _, ok := lookup(values, strings.Split(m[1], ".")); !ok {
-				t.Errorf("%s asks for %s", filepath.Base(file), m[1])
+	for path, least := range map[string]int{ours(t): 30, handover(t): 20} {
+		values := readYAML(t, filepath.Join(path, "values.yaml"))
+		asked := 0
+		for _, pattern := range []string{"templates/*.*", "templates/tests/*.*"} {
+			templates, err := filepath.Glob(filepath.Join(path, pattern))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, file := range templates {
+				text, err := os.ReadFile(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, m := range regexp.MustCompile(`\.Values\.([A-Za-z.]+)`).FindAllStringSubmatch(string(text), -1) {
+					asked++
+					if _, ok := lookup(values, strings.Split(m[1], ".")); !ok {
+						t.Errorf("%s asks for %s", file, m[1])
+					}
+				}
 			}
 		}
-	}
-	if asked < 30 {
-		t.Errorf("the templates ask for %d values", asked)
+		if asked < least {
+			t.Errorf("the templates of %s ask for %d values", path, asked)
+		}
 	}
 }
 
 // TestEachValueIsDocumented: each value has a row in the chart's README that says what it is for.
 func TestEachValueIsDocumented(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(filepath.Join(ours(t), "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows := regexp.MustCompile(`(?m)^\| ([a-zA-Z.]+) \| (\w+) \| .* \| (.*) \|$`).FindAllStringSubmatch(string(page), -1)
-	described := map[string]bool{}
-	for _, row := range rows {
-		described[row[1]] = len(row[3]) > 5
-	}
-	for _, at := range leaves(readYAML(t, filepath.Join(ours(t), "values.yaml")), nil) {
-		documented := false
-		for i := range at {
-			documented = documented || described[strings.Join(at[:i+1], ".")]
+	for _, path := range []string{ours(t), handover(t)} {
+		page, err := os.ReadFile(filepath.Join(path, "README.md"))
+		if err != nil {
+			t.Fatal(err)
 		}
-		if !documented {
-			t.Errorf("%s is not documented", strings.Join(at, "."))
+		rows := regexp.MustCompile(`(?m)^\| ([a-zA-Z.]+) \| (\w+) \| .* \| (.*) \|$`).FindAllStringSubmatch(string(page), -1)
+		described := map[string]bool{}
+		for _, row := range rows {
+			described[row[1]] = len(row[3]) > 5
+		}
+		for _, at := range leaves(readYAML(t, filepath.Join(path, "values.yaml")), nil) {
+			documented := false
+			for i := range at {
+				documented = documented || described[strings.Join(at[:i+1], ".")]
+			}
+			if !documented {
+				t.Errorf("%s: %s is not documented", path, strings.Join(at, "."))
+			}
 		}
 	}
 }

@@ -148,7 +148,10 @@ func TestEachValueIsUsed(t *testing.T) {
 	delete(values["trigger"].(map[string]any)["serviceAccount"].(map[string]any), "create")
 	delete(values["watch"].(map[string]any)["serviceAccount"].(map[string]any), "create")
 	draw := func(t *testing.T, more ...string) []byte {
-		args := append([]string{"template", "x", ours(t), "--skip-schema-validation", "--values", full}, more...)
+		args := append([]string{
+			"template", "x", ours(t), "--skip-schema-validation", "--values", full,
+			"--api-versions", "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy",
+		}, more...)
 		out, err := chart.Helm(t.Context(), nil, args...)
 		if err != nil {
 			t.Fatal(err)

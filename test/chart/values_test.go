@@ -23,7 +23,7 @@ import (
 
 //go:generate go test -run ^TestTheConfiguration$ . -update
 //go:generate go tool -modfile=../../tools/charts/go.mod helm-docs --chart-search-root ../../charts --sort-values-order file --log-level warning
-//go:generate go test -tags e2e -run ^TestRenderings$ . -update
+//go:generate go test -tags e2e -run ^Test(Handover)?Renderings$ . -update
 
 var update = flag.Bool("update", false, "write what the tests compare with")
 

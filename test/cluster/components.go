@@ -80,6 +80,8 @@ func componentFlags(f *folder, p *ports) map[string][]string {
 			"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
 			"--audit-policy-file=" + f.path("audit-policy.yaml"), "--audit-log-path=" + f.path(logsDir, auditLog),
 			"--audit-log-maxsize=16384", // In one file, because the requests are counted in it.
+			// A process of a test can listen on the cluster IP of a Service, which no kube-proxy forwards.
+			"--service-cluster-ip-range=127.16.0.0/12",
 		},
 		controllerManager: append(controller(controllerManagerPort),
 			"--root-ca-file="+f.path(authorityFile), "--service-account-private-key-file="+key,

@@ -284,10 +284,10 @@ func TestTheRules(t *testing.T) {
 	t.Parallel()
 	granted := set{}
 	for who, rules := range map[string][]rbacv1.PolicyRule{ // test/chart compares them with the chart.
-		"agent": slices.Concat(agentrules.All(), agentrules.Restarts(), agentrules.Own(), agentrules.Surges(),
-			agentrules.SurgeRecords()),
-		"trigger": slices.Concat(agentrules.Trigger(), agentrules.TriggerTaints(), agentrules.TriggerOwn()),
-		"watch":   agentrules.Watch(),
+		"agent":    slices.Concat(agentrules.All(), agentrules.Restarts(), agentrules.Own()),
+		"handover": agentrules.Handover("redis"),
+		"trigger":  slices.Concat(agentrules.Trigger(), agentrules.TriggerTaints(), agentrules.TriggerOwn()),
+		"watch":    agentrules.Watch(),
 	} {
 		for _, rule := range rules {
 			for _, verb := range rule.Verbs {
@@ -296,7 +296,7 @@ func TestTheRules(t *testing.T) {
 		}
 	}
 	documented := set{}
-	for _, m := range regexp.MustCompile("(?m)^\\| (agent|trigger|watch) \\| `([a-z/]+)`[^|]* \\| ([a-z, ]+) \\|").
+	for _, m := range regexp.MustCompile("(?m)^\\| (agent|trigger|watch|handover) \\| `([a-z/]+)`[^|]* \\| ([a-z, ]+) \\|").
 		FindAllStringSubmatch(Pages(t)["docs/security.md"], -1) {
 		for verb := range strings.SplitSeq(m[3], ", ") {
 			documented.with(m[1] + " " + verb + " " + m[2])

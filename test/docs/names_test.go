@@ -224,7 +224,7 @@ func TestEveryFileExists(t *testing.T) {
 func TestEveryNameOfOursExists(t *testing.T) {
 	t.Parallel()
 	const name = `\b(node-drainer\.io/[A-Za-z-]*[A-Za-z])\b`
-	there := find(source(t, "pkg/*/*.go", "internal/*/*.go"), name)
+	there := find(source(t, "pkg/*/*.go", "internal/*/*.go", "internal/handover/*/*.go"), name)
 	assertExist(t, "name", there, func(_, text, _ string) set { return find(text, name) })
 }
 
@@ -242,7 +242,7 @@ func TestEveryMetricExists(t *testing.T) {
 // TestEveryEventExists: what a page calls an Event is the reason of one.
 func TestEveryEventExists(t *testing.T) {
 	t.Parallel()
-	there := find(source(t, "internal/observe/*.go"), `(?m)^\treason\w+ += "(\w+)"`)
+	there := find(source(t, "internal/observe/*.go", "internal/handover/program/*.go"), `(?m)^\treason\w+ += "(\w+)"`)
 	assertExist(t, "Event", there, func(_, text, _ string) set { return find(text, "\\bEvents?\\s+`([A-Z][A-Za-z]+)`") })
 }
 

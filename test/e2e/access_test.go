@@ -24,6 +24,7 @@ const (
 	taintingAccount = "tainting" // of a trigger that may taint nodes
 	watchingAccount = "watching" // of trigger watch
 	lookingAccount  = "looking"  // of an agent that may look and no more, for a dry run
+	handoverAccount = "handover" // of the program that has pods hand over
 )
 
 // anyNamespace stands for a fixture's namespace in what is rendered once for all fixtures. It is the release's name as well, as
@@ -33,9 +34,28 @@ const anyNamespace = "node-drainer-in-any-namespace"
 var (
 	renderAccess = sync.OnceValues(func() ([]unstructured.Unstructured, error) {
 		return rolesOf(anyNamespace, "serviceAccount.name="+agentAccount, "trigger.serviceAccount.name="+triggerAccount,
-			"config.autoscalerDeployment="+anyNamespace+"/"+autoscalerName, "rbac.restartDeployments=true",
-			"config.drain.surgeNamespaces="+anyNamespace,
-			"handOver.secrets[0].namespace="+anyNamespace, "handOver.secrets[0].name="+redispods.Secret)
+			"config.autoscalerDeployment="+anyNamespace+"/"+autoscalerName, "rbac.restartDeployments=true")
+	})
+	renderHandover = sync.OnceValues(func() ([]unstructured.Unstructured, error) {
+		objects, err := chart.RenderHandover(context.Background(), anyNamespace, anyNamespace, "--set", strings.Join([]string{
+			"image.registry=registry.example.com", "fullnameOverride=" + handoverAccount, "surges=true",
+			"secrets[0]=" + redispods.Secret,
+		}, ","))
+		return slices.DeleteFunc(objects, func(o unstructured.Unstructured) bool {
+			return !slices.Contains([]string{"ServiceAccount", "Role", "RoleBinding", "ConfigMap"}, o.GetKind())
+		}), err
+	})
+	renderPolicy = sync.OnceValues(func() ([]unstructured.Unstructured, error) {
+		objects, err := chart.Render(context.Background(), anyNamespace, anyNamespace,
+			"--api-versions", "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy", "--set", strings.Join([]string{
+				"config.clusterName=demo", "config.queue.url=https://sqs.eu-central-1.amazonaws.com/1/q",
+				"image.registry=registry.example.com", "serviceAccount.name=" + agentAccount, "rbac.restartDeployments=true",
+				"config.autoscalerDeployment=" + anyNamespace + "/" + autoscalerName,
+				"admissionPolicy.restartNamespaces[0]=" + anyNamespace,
+			}, ","))
+		return slices.DeleteFunc(objects, func(o unstructured.Unstructured) bool {
+			return o.GroupVersionKind().Group != "admissionregistration.k8s.io"
+		}), err
 	})
 	renderTainting = sync.OnceValues(func() ([]unstructured.Unstructured, error) {
 		return rolesOf(anyNamespace+"-tainting", "trigger.serviceAccount.name="+taintingAccount, "trigger.taintNodes=true")

@@ -125,6 +125,7 @@ func judgeAccess(shared *cluster.Cluster) error {
 	for account, render := range map[string]func() ([]unstructured.Unstructured, error){
 		agentAccount: renderAccess, triggerAccount: renderAccess,
 		taintingAccount: renderTainting, lookingAccount: renderLooking, watchingAccount: renderWatching,
+		handoverAccount: renderHandover,
 	} {
 		if account != agentAccount { // Without an agent in its own namespace it asks for those of the cluster.
 			provoke(account, "list leases.coordination.k8s.io")
@@ -146,9 +147,9 @@ func judgeAccess(shared *cluster.Cluster) error {
 				requests = append(requests, q)
 			}
 		}
-		// What a dry run may do the agent may do too, and one dry run does not need all of it. A watch patches only an
-		// Event that it repeats.
-		uses := account != lookingAccount && account != watchingAccount
+		// What a dry run may do the agent may do too, and one dry run does not need all of it. A watch, and the
+		// program that has pods hand over, patch only an Event that they repeat.
+		uses := account != lookingAccount && account != watchingAccount && account != handoverAccount
 		errs = append(errs, judge(account, rights, requests, isWhole() && uses))
 	}
 	return errors.Join(errs...)

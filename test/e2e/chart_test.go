@@ -340,7 +340,7 @@ func TestKubectlTakesTheChart(t *testing.T) {
 			t.Parallel()
 			namespace := c.Namespace(t)
 			objects, err := chart.Render(t.Context(), "drainer", namespace, "--values", file, "--no-hooks",
-				"--set", "config.leader.namespace=,config.drain.surgeNamespaces="+namespace+",handOver.secrets[0].name=redis,handOver.secrets[0].namespace="+namespace)
+				"--set", "config.leader.namespace=")
 			if err != nil {
 				t.Fatal(err)
 			}

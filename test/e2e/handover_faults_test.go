@@ -15,7 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/node-drainer/node-drainer/pkg/handover"
+	"github.com/node-drainer/node-drainer/internal/handover/workload"
 	"github.com/node-drainer/node-drainer/test/awsim"
 	"github.com/node-drainer/node-drainer/test/redispods"
 	"github.com/node-drainer/node-drainer/test/redisserver"
@@ -55,12 +55,13 @@ func (r *brokenRedis) start(env ...string) *agentProcess {
 		if i == 0 {
 			node, ip = r.node, r.ip
 		}
-		pods := member(handover.RedisKind, handover.SecretAnnotation, redispods.Secret)
+		pods := redisMember(workload.SecretAnnotation, redispods.Secret)
 		pods.GracePeriod = 2 * time.Second
 		r.pod(s.Name, node, pods)
 		r.setAddress(s.Name, ip)
 	}
-	return r.startAgent(append(env, "DRAIN_HAND_OVER_NETWORKS=127.0.0.0/8")...)
+	r.startHandover()
+	return r.startAgent(env...)
 }
 
 // stall puts a relay between the leader and its replica that passes nothing more to the replica. The replica stays

@@ -12,17 +12,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/node-drainer/node-drainer/pkg/handover"
+	"github.com/node-drainer/node-drainer/internal/handover/workload"
 	"github.com/node-drainer/node-drainer/test/cluster"
 	"github.com/node-drainer/node-drainer/test/redispods"
 )
 
-// TestSecrets: under the rights of the chart the agent reads a Secret that handOver.secrets lists, and no other one. An
-// Event says what to do about that. The agent asks for Secrets that pods name, and for nothing else of Secrets.
+// TestSecrets: under the rights of its chart the program reads a Secret that the value secrets lists, and no other one.
+// An Event says what to do about that. It asks for Secrets that pods name, and for nothing else of Secrets; the agent
+// for none.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
 	const listed, unlisted = redispods.Secret, "unlisted"
-	provoke(agentAccount, "get secrets")
+	provoke(handoverAccount, "get secrets")
 	f := newFixtureWithHook(t)
 	node, instance := f.node()
 	for _, name := range []string{listed, unlisted} {
@@ -33,19 +34,24 @@ func TestSecrets(t *testing.T) {
 		ip, port := f.serveConnections(replies{
 			"AUTH": "-WRONGPASS\r\n", "AUTH of-" + listed: "+OK\r\n", "INFO replication": "role:master\r\n",
 		}.serve)
-		f.pod("with-"+name, node, member(handover.RedisKind, handover.PortAnnotation, port, handover.SecretAnnotation, name))
+		f.pod("with-"+name, node, redisMember(workload.PortAnnotation, port, workload.SecretAnnotation, name))
 		f.setAddress("with-"+name, ip)
 	}
 	f.pod("without", node, cluster.Pods{Stop: time.Second})
-	f.startAgent("DRAIN_HAND_OVER_NETWORKS=127.0.0.0/8", "DRAIN_HAND_OVER_TIMEOUT=2s")
+	f.startHandover()
+	f.startAgent("DRAIN_HAND_OVER_TIMEOUT=2s")
 	f.terminate(instance)
 	f.waitHandled(instance)
 	f.assertEvictedOnce([]string{"with-" + listed, "with-" + unlisted, "without"})
 	f.waitEventText("HandOverFailed", "no replica")
-	f.waitEventText("HandOverFailed", fmt.Sprintf("read the Secret %s/%s (is it listed in handOver.secrets of the chart?): "+
+	f.waitEventText("HandOverFailed", fmt.Sprintf("read the Secret %s/%s (is it listed in secrets of the chart?): "+
 		"secrets %q is forbidden", f.namespace, unlisted, unlisted))
 
-	got := f.requestsBy(func(r cluster.Request) bool { return r.Resource == "secrets" })
+	ofSecrets := func(r cluster.Request) bool { return r.Resource == "secrets" }
+	if got := f.requestsBy(f.user, ofSecrets); len(got) > 0 {
+		t.Errorf("requests of the agent for Secrets: %q", got)
+	}
+	got := f.requestsBy(cluster.UserName(f.namespace, handoverAccount), ofSecrets)
 	want := []string{
 		fmt.Sprintf("get %s/%s: %d", f.namespace, listed, http.StatusOK),
 		fmt.Sprintf("get %s/%s: %d", f.namespace, unlisted, http.StatusForbidden),
@@ -55,10 +61,10 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// requestsBy returns the requests of the agent to the API server that match, in order, each once.
-func (f *fixture) requestsBy(matches func(cluster.Request) bool) (all []string) {
+// requestsBy returns the requests of a user to the API server that match, in order, each once.
+func (f *fixture) requestsBy(user string, matches func(cluster.Request) bool) (all []string) {
 	f.t.Helper()
-	requests, err := f.cluster.Requests(f.ctx, f.user)
+	requests, err := f.cluster.Requests(f.ctx, user)
 	f.must(err)
 	for _, r := range requests {
 		if matches(r) {
@@ -79,15 +85,15 @@ func TestNoAnnotationNoCall(t *testing.T) {
 	pods := cluster.Pods{Stop: time.Second, Change: namePort("redis", redis.port)}
 	f.pod("redis-0", node, pods)
 	f.setAddress("redis-0", redis.ip)
-	f.startAgent("DRAIN_HAND_OVER_NETWORKS=127.0.0.0/8")
+	f.startAgent()
 	f.terminate(instance)
 	f.waitHandled(instance)
 	f.assertEvictedOnce([]string{"redis-0"})
 	isExtra := func(r cluster.Request) bool {
-		return slices.Contains([]string{"secrets", "deployments", "statefulsets"}, r.Resource) ||
+		return slices.Contains([]string{"secrets", "services", "deployments", "statefulsets"}, r.Resource) ||
 			r.Resource == "pods" && r.Verb == "list" && r.Namespace != ""
 	}
-	if extra := f.requestsBy(isExtra); len(extra) > 0 {
+	if extra := f.requestsBy(f.user, isExtra); len(extra) > 0 {
 		t.Errorf("requests that only a hand-over needs: %q", extra)
 	}
 	if n := redis.connections.Load(); n > 0 {

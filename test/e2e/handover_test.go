@@ -24,6 +24,8 @@ import (
 	"github.com/node-drainer/node-drainer/internal/handover/webhook"
 	"github.com/node-drainer/node-drainer/pkg/handover"
 	"github.com/node-drainer/node-drainer/test/cluster"
+	"github.com/node-drainer/node-drainer/test/harness"
+	"github.com/node-drainer/node-drainer/test/redispods"
 )
 
 // member is a pod of a kind of hand-over.
@@ -67,13 +69,13 @@ func TestGate(t *testing.T) {
 	f.waitEvent("HandedOver")
 }
 
-// TestHTTPHandOver: a pod that runs an HTTP server on an address of its own is evicted when it says so.
+// TestHTTPHandOver: a pod that names a Service is evicted when that says so.
 func TestHTTPHandOver(t *testing.T) {
 	t.Parallel()
 	f := newFixtureWithHook(t)
 	old, instance := f.node()
 	var calls atomic.Int32
-	ip, port := f.serve(func(w http.ResponseWriter, r *http.Request) {
+	f.serve("db", func(w http.ResponseWriter, r *http.Request) {
 		var question webhook.Question
 		if err := json.NewDecoder(r.Body).Decode(&question); err != nil || question.Pod != "db" || question.Node != old ||
 			question.Namespace != f.namespace || time.Until(question.Deadline) <= 0 {
@@ -85,9 +87,8 @@ func TestHTTPHandOver(t *testing.T) {
 			_, _ = fmt.Fprint(w, "db-1 is not in sync")
 		}
 	})
-	f.pod("db", old, member(handover.HTTPKind, handover.PortAnnotation, port))
-	f.setAddress("db", ip)
-	agent := f.startAgent("DRAIN_HAND_OVER_NETWORKS=127.0.0.0/8")
+	f.pod("db", old, member(handover.HTTPKind, handover.ServiceAnnotation, "db"))
+	agent := f.startAgent()
 	f.terminate(instance)
 	f.waitCompleted(instance)
 	agent.waitLog("hand-over put off", "reason", "db-1 is not in sync")
@@ -102,34 +103,27 @@ func TestHTTPHandOver(t *testing.T) {
 // TestFailedHandOvers: a pod that cannot hand over is evicted in time, and an Event names the cause.
 func TestFailedHandOvers(t *testing.T) {
 	t.Parallel()
+	refuse := func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no replica", http.StatusConflict) }
 	for name, tt := range map[string]struct {
 		pods   cluster.Pods
-		serves http.HandlerFunc // nothing listens if it is nil
+		serves http.HandlerFunc // there is no Service if it is nil
 		want   string           // in the Event
 	}{
-		"unknown kind": {member("postgres"), nil, `is "postgres": must be gate`},
-		"wrong port":   {member(handover.HTTPKind, handover.PortAnnotation, "web"), nil, `hand-over-port is "web": must be`},
-		"no address of a pod": {
-			member(handover.HTTPKind, handover.PortAnnotation, "1"), nil, "DRAIN_HAND_OVER_NETWORKS does not list it",
-		},
-		"refused": {member(handover.HTTPKind), func(w http.ResponseWriter, _ *http.Request) {
-			http.Error(w, "no replica", http.StatusConflict)
-		}, "409 Conflict: no replica"},
+		"unknown kind":          {member("postgres"), nil, `is "postgres": must be gate`},
+		"no Service":            {member(handover.HTTPKind, handover.ServiceAnnotation, "db"), nil, "has no Service db, which"},
+		"wrong port":            {member(handover.HTTPKind, handover.ServiceAnnotation, "db:web"), refuse, "the Service db has no port web"},
+		"refused":               {member(handover.HTTPKind, handover.ServiceAnnotation, "db"), refuse, "409 Conflict: no replica"},
 		"nobody opens the gate": {member(handover.GateKind), nil, "does not have the annotation node-drainer.io/handed-over"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixtureWithHook(t)
 			old, instance := f.node()
-			env := []string{"DRAIN_HAND_OVER_TIMEOUT=2s"}
-			ip := "127.0.0.1"
 			if tt.serves != nil {
-				ip, tt.pods.Annotations[handover.PortAnnotation] = f.serve(tt.serves)
-				env = append(env, "DRAIN_HAND_OVER_NETWORKS=127.0.0.0/8")
+				f.serve("db", tt.serves)
 			}
 			f.pod("db", old, tt.pods)
-			f.setAddress("db", ip)
-			f.startAgent(env...)
+			f.startAgent("DRAIN_HAND_OVER_TIMEOUT=2s")
 			f.terminate(instance)
 			f.waitCompleted(instance)
 			f.assertEvictedOnce([]string{"db"})
@@ -138,15 +132,62 @@ func TestFailedHandOvers(t *testing.T) {
 	}
 }
 
-// serve serves HTTP on an address of the loopback that nobody else uses.
-func (f *fixture) serve(handler http.HandlerFunc) (ip, port string) {
+// serve serves HTTP at a Service.
+func (f *fixture) serve(service string, handler http.HandlerFunc) {
 	f.t.Helper()
+	address, err := redispods.Expose(f.ctx, f.cluster, f.namespace, service)
+	f.must(err)
 	server := httptest.NewUnstartedServer(handler)
 	f.must(server.Listener.Close())
-	server.Listener, ip, port = f.listen()
+	server.Listener, err = new(net.ListenConfig).Listen(f.ctx, "tcp", address)
+	f.must(err)
 	server.Start()
 	f.t.Cleanup(server.Close)
-	return ip, port
+}
+
+// handoverProgram is the program that has the pods of a fixture hand over.
+type handoverProgram struct {
+	*agentProcess
+	fixture *fixture
+	program redispods.Handover
+}
+
+// startHandover installs the program with the rights of its chart, and starts it.
+func (f *fixture) startHandover(env ...string) *handoverProgram {
+	f.t.Helper()
+	f.install(renderHandover)
+	address, err := redispods.Expose(f.ctx, f.cluster, f.namespace, redispods.Service)
+	f.must(err)
+	h := &handoverProgram{fixture: f, program: redispods.Handover{
+		Program: handoverBinary, Kubeconfig: f.token(handoverAccount), Namespace: f.namespace, Address: address, Env: env,
+	}}
+	h.restart()
+	return h
+}
+
+// restart kills the program, if it runs, and starts it again.
+func (h *handoverProgram) restart() {
+	h.fixture.t.Helper()
+	if h.agentProcess != nil {
+		h.Kill()
+	}
+	h.agentProcess = &agentProcess{Process: harness.NewProcess(h.program.Command()), t: h.fixture.t}
+	h.fixture.must(h.Start())
+	endWithTest(h.fixture.t, h.Process)
+	h.waitLog("handover started")
+}
+
+// assertHealthy expects that the program answers its liveness probe.
+func (h *handoverProgram) assertHealthy() {
+	h.fixture.t.Helper()
+	if code, body, err := harness.Page(waits(h.fixture.t), h.program.Address, "/healthz"); err != nil || code != http.StatusOK {
+		h.fixture.t.Errorf("/healthz is %d: %s, %v", code, body, err)
+	}
+}
+
+// redisMember is a pod that the program has hand over.
+func redisMember(more ...string) cluster.Pods {
+	return member(handover.HTTPKind, append(more, handover.ServiceAnnotation, redispods.Service)...)
 }
 
 // listen listens on an address of the loopback that nobody else uses. The caller closes the listener.

@@ -18,28 +18,29 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/node-drainer/node-drainer/internal/handover/redis/resp"
-	"github.com/node-drainer/node-drainer/pkg/handover"
+	"github.com/node-drainer/node-drainer/internal/handover/workload"
 	"github.com/node-drainer/node-drainer/test/cluster"
 	"github.com/node-drainer/node-drainer/test/harness"
 )
 
 // TestHostilePods: pods that send what no Redis sends, or name addresses that are none of theirs, take no memory of the
-// agent, delay no drain, and bring it to connect to nobody else.
+// program that has them hand over, delay no drain, and bring it to connect to nobody else.
 func TestHostilePods(t *testing.T) {
 	t.Parallel()
 	f := newFixtureWithHook(t)
-	var err error
-	f.program, err = harness.Build(f.ctx, t.TempDir(), harness.Agent, harness.Options{}) // The race detector takes memory.
-	f.must(err)
 	other := f.foreign()
-	h := &hostility{fixture: f, agent: f.startAgent("DRAIN_TIMEOUT=40s", "DRAIN_HAND_OVER_TIMEOUT=4s",
-		"DRAIN_HAND_OVER_NETWORKS=127.0.0.0/8")}
+	h := &hostility{
+		fixture: f, program: f.startHandover(), agent: f.startAgent("DRAIN_TIMEOUT=40s", "DRAIN_HAND_OVER_TIMEOUT=4s"),
+	}
+	var err error
+	h.program.program.Program, err = harness.Build(f.ctx, t.TempDir(), harness.Handover, harness.Options{})
+	f.must(err)
+	h.program.restart() // without the race detector, which takes memory
 	honest := map[string]func(net.Conn){}
 	for i := range 12 {
 		honest[fmt.Sprintf("honest-%d", i)] = replies{"INFO replication": "role:master\r\n"}.serve
 	}
 	h.drain(honest)
-	h.agent.waitLog("installation problem", "check", "queue policy") // the check takes memory of its own
 	before := h.memory("VmHWM")
 	h.drain(hostile(other.ip, other.port))
 	after := h.memory("VmHWM")
@@ -48,15 +49,16 @@ func TestHostilePods(t *testing.T) {
 		t.Errorf("hostile pods took %d KiB, want 5 MiB at most", after-before)
 	}
 	if n := other.connections.Load(); n > 0 {
-		t.Errorf("the agent has connected %d times to an address that is no pod", n)
+		t.Errorf("the program has connected %d times to an address that is no pod", n)
 	}
-	h.agent.assertHealthy()
+	h.program.assertHealthy()
 }
 
 // hostility drains nodes with pods that a test serves.
 type hostility struct {
 	*fixture
-	agent *agentProcess
+	program *handoverProgram
+	agent   *agentProcess
 }
 
 // drain drains a node with a pod for each server, all of one namespace and of one hand-over, in time.
@@ -66,13 +68,13 @@ func (h *hostility) drain(servers map[string]func(net.Conn)) {
 	addresses := map[string]string{}
 	for name, serve := range servers {
 		ip, port := h.serveConnections(serve)
-		pods := member(handover.RedisKind, handover.PortAnnotation, port)
+		pods := redisMember(workload.PortAnnotation, port)
 		pods.Node, pods.Pool, pods.GracePeriod, addresses[name] = node, h.namespace, time.Second, ip
 		switch name {
 		case "watched":
-			pods.Annotations[handover.SentinelsAnnotation] = cluster.Selector("sentinel")
+			pods.Annotations[workload.SentinelsAnnotation] = cluster.Selector("sentinel")
 		case "sentinel": // of no other pod
-			pods.Annotations[handover.MasterAnnotation] = "m"
+			pods.Annotations[workload.MasterAnnotation] = "m"
 			pods.Change = namePort(name, port)
 		}
 		h.must(h.cluster.Pod(h.ctx, h.namespace, name, pods))
@@ -99,10 +101,10 @@ func namePort(name, port string) func(*corev1.PodTemplateSpec) {
 	}
 }
 
-// memory returns a figure of the status of the agent, in KiB.
+// memory returns a figure of the status of the program, in KiB.
 func (h *hostility) memory(name string) int {
 	h.t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", h.agent.Cmd.Process.Pid))
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", h.program.Cmd.Process.Pid))
 	h.must(err)
 	found := regexp.MustCompile(name + `:\s+(\d+) kB`).FindSubmatch(status)
 	if found == nil {

@@ -16,18 +16,19 @@ import (
 	"github.com/node-drainer/node-drainer/test/harness"
 )
 
-// agentBinary and triggerBinary are the programs that the tests run, built with the race detector.
-var agentBinary, triggerBinary string
+// agentBinary, triggerBinary and handoverBinary are the programs that the tests run, built with the race detector.
+var agentBinary, triggerBinary, handoverBinary string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
 	_ = flag.Set("test.parallel", "100") // See shared.
 	dir, err := os.MkdirTemp("", "node-drainer-e2e-")
-	if err == nil {
-		agentBinary, err = harness.Build(context.Background(), dir, harness.Agent, harness.Options{Race: true})
-	}
-	if err == nil {
-		triggerBinary, err = harness.Build(context.Background(), dir, harness.Trigger, harness.Options{Race: true})
+	for program, binary := range map[string]*string{
+		harness.Agent: &agentBinary, harness.Trigger: &triggerBinary, harness.Handover: &handoverBinary,
+	} {
+		if err == nil {
+			*binary, err = harness.Build(context.Background(), dir, program, harness.Options{Race: true})
+		}
 	}
 	code := 1
 	if err == nil {

@@ -16,7 +16,7 @@ import (
 
 var (
 	redisDrains = flag.Int("redis-drains", 2, "how often the node of the leader under Sentinel is drained")
-	redisKills  = flag.Int("redis-kills", 3, "how often the agent is killed during a hand-over under Sentinel")
+	redisKills  = flag.Int("redis-kills", 3, "how often each program is killed during a hand-over under Sentinel")
 )
 
 // redisFixture is a group of Redis servers as pods, each on a node of its own.
@@ -25,6 +25,7 @@ type redisFixture struct {
 	*redispods.Pods
 	instances map[string]string // by node
 	agent     *agentProcess
+	handover  *handoverProgram
 }
 
 // newRedisFixture returns a group on as many nodes as it has pods, and one node more.
@@ -39,6 +40,7 @@ func newRedisFixture(t *testing.T, mode redisserver.Mode) *redisFixture {
 	}, group)
 	t.Cleanup(func() { f.must(f.Close()) })
 	f.must(err)
+	f.handover = f.startHandover()
 	f.restartAgent()
 	return f
 }
@@ -57,7 +59,7 @@ func (f *redisFixture) restartAgent() {
 	if f.agent != nil {
 		f.agent.Kill()
 	}
-	f.agent = f.startAgent("DRAIN_HAND_OVER_NETWORKS=127.0.0.0/8")
+	f.agent = f.startAgent()
 }
 
 // drain terminates the instance that the pod of a server is on, and returns its ID.
@@ -128,7 +130,8 @@ func TestRedis(t *testing.T) {
 			f.assertHandedOver(i + 1)
 		}
 		for range *redisKills {
-			f.killAgent()
+			f.kill(f.restartAgent)
+			f.kill(f.handover.restart)
 		}
 		f.drainAll()
 	})
@@ -150,7 +153,32 @@ func TestRedis(t *testing.T) {
 		f := newRedisFixture(t, redisserver.Plain)
 		f.during(redisserver.MaxGap, func() { f.waitHandled(f.drain(f.Leader(f.ctx))) })
 		f.assertHandedOver(1)
+		f.drainWithHandover()
 	})
+}
+
+// drainWithHandover drains the node of the leader, on which the program that has it hand over runs, too: it leaves last.
+func (f *redisFixture) drainWithHandover() {
+	f.t.Helper()
+	const name = "node-drainer-handover-0"
+	f.addNodes(1)
+	leader := f.Leader(f.ctx)
+	node, err := f.NodeOf(f.ctx, leader)
+	f.must(err)
+	own := redisMember()
+	own.Stop = time.Second
+	f.pod(name, node, own)
+	f.handover.program.Env = append(f.handover.program.Env, "POD_NAME="+name)
+	f.handover.restart()
+	f.during(redisserver.MaxGap, func() {
+		instance := f.drain(leader)
+		f.agent.waitLog("pod evicted", "pod", f.namespace+"/"+name)
+		if n := f.agent.Count("pod evicted", "pod", f.namespace+"/"+leader.Name, "node", node); n != 1 {
+			f.t.Errorf("%s was evicted %d times before the program that has it hand over", leader.Name, n)
+		}
+		f.waitHandled(instance)
+	})
+	f.assertHandedOver(2)
 }
 
 // drainLeader drains the node of the leader under Sentinel: members that stay are not copied again, and the sentinels
@@ -182,8 +210,8 @@ func (f *redisFixture) awaitAgreement() {
 	f.t.Logf("agreed after %s", time.Since(start).Round(time.Second))
 }
 
-// killAgent kills the agent at some moment of a hand-over: the next one ends it.
-func (f *redisFixture) killAgent() {
+// kill kills a program at some moment of a hand-over: the next one ends it.
+func (f *redisFixture) kill(restart func()) {
 	f.t.Helper()
 	leader := f.Leader(f.ctx)
 	f.during(redisserver.MaxGapAfterKill, func() {
@@ -192,7 +220,7 @@ func (f *redisFixture) killAgent() {
 		after := rand.N(1500 * time.Millisecond)
 		f.t.Logf("kill after %s", after)
 		time.Sleep(after)
-		f.restartAgent()
+		restart()
 		f.waitHandled(instance)
 	})
 	if f.Leader(f.ctx) == leader {

@@ -15,7 +15,7 @@ import (
 	"github.com/node-drainer/node-drainer/test/redisserver"
 )
 
-var surgeKills = flag.Int("surge-kills", 2, "how often the agent is killed during a surge, for each group")
+var surgeKills = flag.Int("surge-kills", 2, "how often each program is killed during a surge, for each group")
 
 // surgeFixture is a group of Redis servers whose leaders have no replicas.
 type surgeFixture struct {
@@ -35,19 +35,13 @@ func newSurgeFixture(t *testing.T, noVolumes bool, start func(f *fixture) (*redi
 	}, group)
 	t.Cleanup(func() { f.must(f.Close()) })
 	f.must(err)
+	f.handover = f.startHandover("SURGES=true", "SURGE_RECORDS="+surgeRecords)
 	f.restartAgent()
 	return f
 }
 
-// restartAgent kills the agent, if one runs, and starts another one.
-func (f *surgeFixture) restartAgent() {
-	f.t.Helper()
-	if f.agent != nil {
-		f.agent.Kill()
-	}
-	f.agent = f.startAgent("DRAIN_HAND_OVER_NETWORKS=127.0.0.0/8", "DRAIN_SURGE_NAMESPACES="+f.namespace,
-		"LEADER_NAMESPACE="+f.namespace, "LEADER_LEASE_NAME="+f.namespace)
-}
+// surgeRecords is the name of the ConfigMap that the chart makes.
+const surgeRecords = handoverAccount + "-surges"
 
 // surge drains the node of a leader, and expects that no write is lost and that nothing is left of the surge.
 func (f *surgeFixture) surge(s *redisserver.Server, most time.Duration, meanwhile func()) {
@@ -77,21 +71,21 @@ func (f *surgeFixture) left() string {
 		return fmt.Sprintf("the StatefulSet has %d replicas, and %d pods, want %d: %v", *set.Spec.Replicas,
 			set.Status.Replicas, f.replicas, err)
 	}
-	records, err := f.cluster.Client().CoreV1().ConfigMaps(f.namespace).Get(f.ctx, f.namespace+"-surges", metav1.GetOptions{})
+	records, err := f.cluster.Client().CoreV1().ConfigMaps(f.namespace).Get(f.ctx, surgeRecords, metav1.GetOptions{})
 	if err != nil || len(records.Data) > 0 {
 		return fmt.Sprintf("records: %q, %v", records.Data, err)
 	}
 	return ""
 }
 
-// killAgent kills the agent at some moment of a surge: the next one ends it.
-func (f *surgeFixture) killAgent(s *redisserver.Server, within time.Duration) {
+// kill kills a program at some moment of a surge: the next one ends it.
+func (f *surgeFixture) kill(restart func(), s *redisserver.Server, within time.Duration) {
 	f.t.Helper()
 	f.surge(s, redisserver.MaxGapAfterKill, func() {
 		after := rand.N(within)
 		f.t.Logf("kill after %s", after)
 		time.Sleep(after)
-		f.restartAgent()
+		restart()
 	})
 }
 
@@ -102,11 +96,12 @@ func TestSurge(t *testing.T) {
 		t.Parallel()
 		f := newSurgeFixture(t, false, cluster)
 		f.surge(f.Servers[0], redisserver.MaxGap, func() {})
-		f.agent.logs(1, "surge started")
-		f.agent.logs(1, "surge ended")
+		f.handover.logs(1, "surge started")
+		f.handover.logs(1, "surge ended")
 		f.agent.logs(1, "hand-over ended", "outcome", "handed-over")
 		for i := range *surgeKills {
-			f.killAgent(f.Servers[(i+1)%len(f.Servers)], 12*time.Second)
+			f.kill(f.restartAgent, f.Servers[(i+1)%len(f.Servers)], 12*time.Second)
+			f.kill(f.handover.restart, f.Servers[(i+2)%len(f.Servers)], 12*time.Second)
 		}
 	})
 	t.Run("cluster without volumes", func(t *testing.T) {
@@ -114,7 +109,7 @@ func TestSurge(t *testing.T) {
 		f := newSurgeFixture(t, true, cluster)
 		f.surge(f.Servers[1], redisserver.MaxGap, func() {})
 		for i := range *surgeKills {
-			f.killAgent(f.Servers[(i+2)%len(f.Servers)], 20*time.Second)
+			f.kill(f.handover.restart, f.Servers[(i+2)%len(f.Servers)], 20*time.Second)
 		}
 	})
 	t.Run("sentinel", func(t *testing.T) {
@@ -124,7 +119,7 @@ func TestSurge(t *testing.T) {
 		})
 		f.surge(f.Servers[0], redisserver.MaxGap, func() {})
 		for range *surgeKills {
-			f.killAgent(f.Servers[0], 40*time.Second)
+			f.kill(f.handover.restart, f.Servers[0], 40*time.Second)
 		}
 	})
 }

@@ -11,8 +11,9 @@ import (
 
 // The programs of this repository.
 const (
-	Agent   = "agent"
-	Trigger = "trigger"
+	Agent    = "agent"
+	Trigger  = "trigger"
+	Handover = "handover"
 )
 
 // Options of Build.

@@ -82,7 +82,7 @@ func (v variant) inspect(t *testing.T) {
 	}
 	v.inspectCommand(t)
 	v.inspectFiles(t)
-	for _, program := range []string{"agent", "trigger"} {
+	for _, program := range []string{"agent", "handover", "trigger"} {
 		v.inspectProgram(t, program)
 	}
 }
@@ -98,7 +98,7 @@ func (v variant) inspectCommand(t *testing.T) {
 func (v variant) inspectFiles(t *testing.T) {
 	want := []string{
 		"LICENSE", "agent", "etc", "etc/ssl", "etc/ssl/certs", "etc/ssl/certs/ca-certificates.crt",
-		"licenses", "trigger",
+		"handover", "licenses", "trigger",
 	}
 	var got []string
 	for name, f := range v.files {
@@ -106,7 +106,7 @@ func (v variant) inspectFiles(t *testing.T) {
 			got = append(got, name)
 		}
 		mode := int64(0o644)
-		if f.Typeflag == tar.TypeDir || name == "agent" || name == "trigger" {
+		if f.Typeflag == tar.TypeDir || name == "agent" || name == "handover" || name == "trigger" {
 			mode = 0o755
 		}
 		// The rest of the mode repeats the type.
@@ -167,10 +167,12 @@ func (v variant) licensed(module string) bool {
 func (b *builder) inspectRun(t *testing.T, image string) {
 	container := strings.TrimSpace(b.run(t, "buildah", "from", "--pull-never", image))
 	for command, want := range map[string]string{
-		"/agent --version":   "node-drainer agent " + version + "\n",
-		"/trigger --version": "trigger version " + version + "\n",
-		"/agent --help":      "QUEUE_URL",
-		"/trigger --help":    "--asg",
+		"/agent --version":    "node-drainer agent " + version + "\n",
+		"/handover --version": "node-drainer handover " + version + "\n",
+		"/trigger --version":  "trigger version " + version + "\n",
+		"/agent --help":       "QUEUE_URL",
+		"/handover --help":    "PASSWORDS_IN_CLEAR",
+		"/trigger --help":     "--asg",
 	} {
 		output := ""
 		// On a busy machine buildah has lost all output of a program that ends at once.

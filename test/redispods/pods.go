@@ -17,17 +17,19 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clientretry "k8s.io/client-go/util/retry"
 
+	"github.com/node-drainer/node-drainer/internal/handover/workload"
 	"github.com/node-drainer/node-drainer/internal/retry"
 	"github.com/node-drainer/node-drainer/pkg/handover"
 	"github.com/node-drainer/node-drainer/test/cluster"
 	"github.com/node-drainer/node-drainer/test/redisserver"
 )
 
-// The names of the StatefulSets, and of the Secret of the agent's user.
+// The names of the StatefulSets, of the Secret of the user that has them hand over, and of the Service to ask.
 const (
 	Members  = "redis"
 	Watchers = "sentinel"
 	Secret   = "redis"
+	Service  = "node-drainer-handover"
 )
 
 // Options are where the pods are.
@@ -96,13 +98,14 @@ func (p *Pods) change(name string) func(*corev1.PodTemplateSpec) {
 		if name != Members || !p.options.HandOver {
 			return
 		}
-		t.Annotations[handover.KindAnnotation] = handover.RedisKind
-		t.Annotations[handover.SecretAnnotation] = Secret
+		t.Annotations[handover.KindAnnotation] = handover.HTTPKind
+		t.Annotations[handover.ServiceAnnotation] = Service
+		t.Annotations[workload.SecretAnnotation] = Secret
 		if p.Spare != nil {
-			t.Annotations[handover.SurgeAnnotation] = "true"
+			t.Annotations[workload.SurgeAnnotation] = "true"
 		}
 		if len(p.Sentinels) > 0 {
-			t.Annotations[handover.SentinelsAnnotation] = cluster.Selector(Watchers)
+			t.Annotations[workload.SentinelsAnnotation] = cluster.Selector(Watchers)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/node-drainer/node-drainer/internal/handover/workload"
 	"github.com/node-drainer/node-drainer/pkg/handover"
 )
 
@@ -18,8 +19,8 @@ func number(text string) int {
 
 // Request asks for the release of the pod of a server. The pods are each on a node of their own; those of leaving are
 // on nodes that do not stay.
-func (g *Group) Request(s *Server, leaving ...*Server) handover.Request {
-	r := handover.Request{Pod: pod(g, s)}
+func (g *Group) Request(s *Server, leaving ...*Server) workload.Request {
+	r := workload.Request{Pod: pod(g, s)}
 	for _, other := range running(g) {
 		if other == s {
 			continue
@@ -32,25 +33,25 @@ func (g *Group) Request(s *Server, leaving ...*Server) handover.Request {
 }
 
 // pod returns the pod of a server.
-func pod(g *Group, s *Server) handover.Pod {
-	p := handover.Pod{
+func pod(g *Group, s *Server) workload.Pod {
+	p := workload.Pod{
 		Namespace: "default", Name: s.Name, UID: s.Name, IP: s.IP(), Node: "node-of-" + s.Name, Ready: true,
-		Labels: map[string]string{"app": "sentinel"},
+		Labels: map[string]string{"app": "sentinel"}, Controller: "StatefulSet/sentinel", ControllerUID: "sentinel",
 	}
 	if s.Sentinel {
 		return p
 	}
-	p.Labels = map[string]string{"app": "redis"}
-	p.Annotations = map[string]string{handover.KindAnnotation: "redis", handover.SecretAnnotation: "redis"}
+	p.Labels, p.Controller, p.ControllerUID = map[string]string{"app": "redis"}, "StatefulSet/redis", "redis"
+	p.Annotations = map[string]string{handover.KindAnnotation: handover.HTTPKind, workload.SecretAnnotation: "redis"}
 	if g.Spare != nil {
-		p.Controller, p.Annotations[handover.SurgeAnnotation] = "StatefulSet/redis", "true"
+		p.Annotations[workload.SurgeAnnotation] = "true"
 	}
 	if s.Prefer {
-		p.Annotations[handover.PreferAnnotation] = "true"
+		p.Annotations[workload.PreferAnnotation] = "true"
 	}
 	if len(g.Sentinels) > 0 {
-		p.Annotations[handover.SentinelsAnnotation] = "app=sentinel"
-		p.Annotations[handover.MasterAnnotation] = Master
+		p.Annotations[workload.SentinelsAnnotation] = "app=sentinel"
+		p.Annotations[workload.MasterAnnotation] = Master
 	}
 	return p
 }

@@ -129,7 +129,7 @@ func (a *agent) runProcess(ctx context.Context, cfg config.Agent) error {
 	}
 	listener := newListener()
 	env := app.Environment{AWS: p.aws(), Kubernetes: client, Listener: listener, Version: "sim"}
-	env.HandOvers = map[string]handover.Kind{groupKind: {Releaser: releaser{a.cluster, p}, Peers: true}}
+	env.HandOvers = map[string]handover.Releaser{groupKind: releaser{a.cluster, p}}
 	logger := zerolog.New(a.world.log.writer(a.name)).Level(zerolog.InfoLevel)
 	if old {
 		return errors.Join(runOld(ctx, a.environ(), env, logger), context.Cause(ctx))

@@ -105,7 +105,7 @@ type releaser struct {
 	process *process
 }
 
-// Release answers by the peers that the agent has listed, and by what the group knows of its members.
+// Release answers by the pods that the API server has, and by what the group knows of its members.
 func (r releaser) Release(ctx context.Context, request handover.Request) (handover.Answer, error) {
 	g := r.cluster.members[request.Pod.Labels["app"]]
 	if g.spec.Group.Deaf {
@@ -118,13 +118,11 @@ func (r releaser) Release(ctx context.Context, request handover.Request) (handov
 }
 
 func (g *group) release(request handover.Request) handover.Answer {
-	others := slices.DeleteFunc(slices.Clone(request.Peers), func(p handover.Pod) bool {
-		return p.Labels["app"] != g.spec.Name
+	others := slices.DeleteFunc(kube.List[*corev1.Pod](g.cluster.server), func(p *corev1.Pod) bool {
+		return p.Labels["app"] != g.spec.Name || string(p.UID) == request.Pod.UID
 	})
-	members := g.running()
-	good := slices.DeleteFunc(slices.Clone(others), func(p handover.Pod) bool {
-		i := slices.IndexFunc(members, func(m *corev1.Pod) bool { return string(m.UID) == p.UID })
-		return i < 0 || p.Deleting || !g.isInSync(members[i])
+	good := slices.DeleteFunc(slices.Clone(others), func(p *corev1.Pod) bool {
+		return p.Status.Phase != corev1.PodRunning || p.DeletionTimestamp != nil || !g.isInSync(p)
 	})
 	isWhole := len(others) == g.spec.Replicas-1 && len(good) == len(others)
 	g.mu.Lock()
@@ -141,14 +139,16 @@ func (g *group) release(request handover.Request) handover.Answer {
 }
 
 // move moves the leadership to one of the members. The lock is held.
-func (g *group) move(request handover.Request, members []handover.Pod) handover.Answer {
-	i := slices.IndexFunc(members, func(p handover.Pod) bool { return p.Stays || request.Last })
+func (g *group) move(request handover.Request, members []*corev1.Pod) handover.Answer {
+	i := slices.IndexFunc(members, func(p *corev1.Pod) bool {
+		return request.Last || !slices.Contains(request.Leaving, p.Spec.NodeName)
+	})
 	if i < 0 {
 		return handover.Answer{Outcome: handover.GroupBehind, Message: "no member stays"}
 	}
 	to := members[i]
-	g.lead(leadership{member: types.UID(to.UID), node: to.Node, moved: !request.Last})
-	g.cluster.log.add("group", "leader moved", "from", request.Pod.Name, "to", to.Name, "node", to.Node)
+	g.lead(leadership{member: to.UID, node: to.Spec.NodeName, moved: !request.Last})
+	g.cluster.log.add("group", "leader moved", "from", request.Pod.Name, "to", to.Name, "node", to.Spec.NodeName)
 	return handover.Answer{Go: true, Outcome: handover.HandedOver, Leader: to.Name}
 }
 

@@ -110,7 +110,7 @@ func (c *call) clusterView(ctx context.Context) (*clusterView, error) {
 	if err != nil {
 		return nil, err
 	}
-	addNewcomers(ctx, g, c.candidates())
+	addNewcomers(ctx, g, c.candidates(nil, nil))
 	return &clusterView{clusterState: state, group: g}, nil
 }
 

@@ -4,29 +4,30 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/node-drainer/node-drainer/internal/handover/workload"
 	"github.com/node-drainer/node-drainer/pkg/handover"
 )
 
-// Surges is that of handover.Surger.
-func (r *Releaser) Surges(ctx context.Context) ([]handover.Surge, error) {
+// Surges is that of workload.Surger.
+func (r *Releaser) Surges(ctx context.Context) ([]workload.Surge, error) {
 	if r.options.Scaler == nil {
 		return nil, nil
 	}
 	return r.options.Scaler.Surges(ctx)
 }
 
-// EndSurge is that of handover.Surger. The pod that left gets the leadership back as soon as it has moved. Then the
+// EndSurge is that of workload.Surger. The pod that left gets the leadership back as soon as it has moved. Then the
 // additional pod leaves the group, and the StatefulSet has as many replicas as before. Every step is one that a crash
 // may follow: the next call begins with the actual state.
 func (r *Releaser) EndSurge(
-	ctx context.Context, s handover.Surge, pods []handover.Pod,
+	ctx context.Context, s workload.Surge, pods []workload.Pod,
 ) (handover.Answer, error) {
 	scaler := r.options.Scaler
 	phase, err := scaler.Phase(ctx, s)
 	if err != nil {
 		return handover.Answer{}, err
 	}
-	if phase == handover.SurgeOver {
+	if phase == workload.SurgeOver {
 		return handover.Answer{Go: true}, scaler.Forget(ctx, s, "the StatefulSet or its number of replicas was changed")
 	}
 	e := &ending{Surge: s, phase: phase}
@@ -43,15 +44,15 @@ func (r *Releaser) EndSurge(
 
 // ending is a surge that ends.
 type ending struct {
-	handover.Surge
-	phase handover.SurgePhase
-	added *handover.Pod // the additional pod; nil if there is none
+	workload.Surge
+	phase workload.SurgePhase
+	added *workload.Pod // the additional pod; nil if there is none
 }
 
 // request returns a request with the pod that has moved; without one if it has not moved yet.
-func (e *ending) request(pods []handover.Pod) (r handover.Request) {
-	isOwn := func(p handover.Pod, name string) bool {
-		return p.Name == name && p.Controller == "StatefulSet/"+e.StatefulSet
+func (e *ending) request(pods []workload.Pod) (r workload.Request) {
+	isOwn := func(p workload.Pod, name string) bool {
+		return p.Name == name && p.ControllerUID == e.UID
 	}
 	for _, pod := range pods {
 		if isOwn(pod, e.Pod) {
@@ -81,9 +82,9 @@ func endSurge(ctx context.Context, c *call, e *ending) error {
 	switch {
 	case err != nil:
 		return err
-	case e.phase == handover.SurgePresent && !c.request.Pod.Ready:
+	case e.phase == workload.SurgePresent && !c.request.Pod.Ready:
 		return behind("%s is not Ready", c.request.Pod.Name)
-	case e.phase == handover.SurgePresent:
+	case e.phase == workload.SurgePresent:
 		if err := scaler.Shrink(ctx, e.Surge); err != nil {
 			return err
 		}
@@ -95,7 +96,7 @@ func endSurge(ctx context.Context, c *call, e *ending) error {
 }
 
 // handBack has the additional pod hand the leadership over to the pod that has moved, as before an eviction.
-func handBack(ctx context.Context, c *call, leader handover.Pod) error {
+func handBack(ctx context.Context, c *call, leader workload.Pod) error {
 	if !c.request.Pod.Ready {
 		return behind("%s is not Ready", c.request.Pod.Name)
 	}
@@ -109,7 +110,7 @@ func handBack(ctx context.Context, c *call, leader handover.Pod) error {
 // leaveSentinel has the additional pod lead nothing, and when it has gone the sentinels forget it.
 func leaveSentinel(ctx context.Context, c *call, e *ending) error {
 	switch {
-	case e.phase == handover.SurgePresent:
+	case e.phase == workload.SurgePresent:
 		return leadBySentinel(ctx, c, e)
 	case e.added != nil:
 		return nil
@@ -172,7 +173,7 @@ func additional(ctx context.Context, c *call, e *ending) *joiner {
 // shard is the pod that has moved and the additional one.
 type shard struct {
 	returned, added *joiner         // added is nil if it does not answer
-	leaves          *handover.Pod   // the additional pod if it leaves the cluster
+	leaves          *workload.Pod   // the additional pod if it leaves the cluster
 	members         map[string]bool // by ID, without the one that leaves
 	foreign         map[string]bool // IDs of replicas of other members
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/node-drainer/node-drainer/internal/handover/workload"
 	"github.com/node-drainer/node-drainer/pkg/handover"
 )
 
@@ -20,9 +21,9 @@ func failBack(ctx context.Context, c *call, mode string) (handover.Answer, error
 }
 
 // releaseOther releases another pod of the group than that of the request.
-func releaseOther(ctx context.Context, c *call, leader handover.Pod) (handover.Answer, error) {
-	other := &call{request: handover.Request{Pod: leader, Deadline: c.request.Deadline}, session: c.session}
-	for _, pod := range append([]handover.Pod{c.request.Pod}, c.request.Peers...) {
+func releaseOther(ctx context.Context, c *call, leader workload.Pod) (handover.Answer, error) {
+	other := &call{request: workload.Request{Pod: leader, Deadline: c.request.Deadline}, session: c.session}
+	for _, pod := range append([]workload.Pod{c.request.Pod}, c.request.Peers...) {
 		if pod.UID != leader.UID {
 			other.request.Peers = append(other.request.Peers, pod)
 		}

@@ -12,12 +12,14 @@ import (
 
 	"github.com/node-drainer/node-drainer/internal/handover/redis"
 	"github.com/node-drainer/node-drainer/internal/handover/redis/resp"
+	"github.com/node-drainer/node-drainer/internal/handover/workload"
 	"github.com/node-drainer/node-drainer/pkg/handover"
 )
 
 // fakes are pods that answer as a test says. Their IPs are those of pods; nothing is sent over a network.
 type fakes struct {
 	secret  map[string][]byte
+	inClear bool                           // passwords may be sent without TLS
 	servers map[string]func(conn net.Conn) // by address; an absent one refuses connections
 
 	all      sync.WaitGroup
@@ -38,7 +40,7 @@ func (f *fakes) releaser() *redis.Releaser {
 			}
 			return f.secret, nil
 		},
-		Dial: f.dial,
+		Dial: f.dial, PasswordsInClear: f.inClear,
 	})
 }
 
@@ -115,16 +117,17 @@ func plain(replication func() string) func(string) string {
 
 func text(s string) func() string { return func() string { return s } }
 
-// pod returns the pod of a member.
-func pod(name, ip string) handover.Pod {
-	return handover.Pod{
+// pod returns the pod of a member of a StatefulSet.
+func pod(name, ip string) workload.Pod {
+	return workload.Pod{
 		Namespace: "shop", Name: name, UID: name, IP: ip, Stays: true, Ready: true,
-		Annotations: map[string]string{handover.KindAnnotation: "redis"},
+		Controller: "StatefulSet/redis", ControllerUID: "redis",
+		Annotations: map[string]string{handover.KindAnnotation: handover.HTTPKind},
 	}
 }
 
 // release asks once, and expects that all connections are closed then.
-func (f *fakes) release(t *testing.T, request handover.Request) handover.Answer {
+func (f *fakes) release(t *testing.T, request workload.Request) handover.Answer {
 	t.Helper()
 	answer, err := f.releaser().Release(t.Context(), request)
 	f.all.Wait()
@@ -135,4 +138,4 @@ func (f *fakes) release(t *testing.T, request handover.Request) handover.Answer 
 }
 
 // loopback is allowed where servers are processes.
-func loopback() handover.Networks { return handover.Networks{netip.MustParsePrefix("127.0.0.0/8")} }
+func loopback() workload.Networks { return workload.Networks{netip.MustParsePrefix("127.0.0.0/8")} }

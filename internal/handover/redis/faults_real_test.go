@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/node-drainer/node-drainer/internal/handover/workload"
 	"github.com/node-drainer/node-drainer/pkg/handover"
 	"github.com/node-drainer/node-drainer/test/redisserver"
 )
@@ -20,7 +21,7 @@ func (f *fixture) expect(s *redisserver.Server, want handover.Outcome, message s
 	f.expectOf(f.Request(s), want, message)
 }
 
-func (f *fixture) expectOf(request handover.Request, want handover.Outcome, message string) {
+func (f *fixture) expectOf(request workload.Request, want handover.Outcome, message string) {
 	f.t.Helper()
 	start := time.Now()
 	answer, err := f.releaser.Release(f.ctx, request)

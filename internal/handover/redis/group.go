@@ -9,12 +9,13 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/node-drainer/node-drainer/internal/handover/workload"
 	"github.com/node-drainer/node-drainer/pkg/handover"
 )
 
 // member is a pod of the group, and what its Redis says.
 type member struct {
-	handover.Pod
+	workload.Pod
 	port   string
 	server *server // usable unless err is set
 	err    error   // it did not answer
@@ -34,7 +35,7 @@ func (m *member) ask(ctx context.Context, s *session) error {
 func (m *member) isAt(a address) bool { return a.port == m.port && isHost(a.host, m.Pod) }
 
 // isHost reports whether a host that Redis names is a pod.
-func isHost(host string, pod handover.Pod) bool {
+func isHost(host string, pod workload.Pod) bool {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		own, err := netip.ParseAddr(pod.IP)
 		return err == nil && ip.Unmap() == own.Unmap()
@@ -57,10 +58,28 @@ func (c *call) survey(ctx context.Context, known ...address) (*group, error) {
 	if err := g.self.ask(ctx, c.session); err != nil {
 		return nil, err
 	}
-	candidates := c.candidates()
-	askAll(ctx, c.session, candidates)
-	g.others = related(g.self, candidates, known)
+	named := append(slices.Clone(known), g.self.names()...)
+	var asked []*member
+	for more := c.candidates(named, nil); len(more) > 0; more = c.candidates(named, asked) {
+		askAll(ctx, c.session, more)
+		for _, m := range more {
+			named = append(named, m.names()...)
+		}
+		asked = append(asked, more...)
+	}
+	g.others = related(g.self, asked, known)
 	return g, nil
+}
+
+// names returns the addresses that the Redis of a member names: those of its replicas and of its leader.
+func (m *member) names() (all []address) {
+	for _, r := range m.replicas {
+		all = append(all, r.address)
+	}
+	if !m.master && m.leader.host != "" {
+		all = append(all, m.leader)
+	}
+	return all
 }
 
 // refresh asks all members again.
@@ -69,25 +88,37 @@ func (g *group) refresh(ctx context.Context) error {
 	return g.self.err
 }
 
-func newMember(pod handover.Pod) *member {
+func newMember(pod workload.Pod) *member {
 	port, err := redisPort(pod)
 	return &member{Pod: pod, port: strconv.Itoa(int(port)), err: err}
 }
 
-// candidates returns the pods of the namespace that ask for the same hand-over as the pod does.
-func (c *call) candidates() (pods []*member) {
+// candidates returns the pods of the namespace that may be of the group: those that ask for the same hand-over as the
+// pod does, have its controller or an address that a member names, and were not asked before. Others do not get the
+// password.
+func (c *call) candidates(named []address, asked []*member) (pods []*member) {
 	for _, peer := range c.request.Peers {
-		if peer.Namespace == c.request.Pod.Namespace && isAlike(peer, c.request.Pod) {
-			pods = append(pods, newMember(peer))
+		wasAsked := slices.ContainsFunc(asked, func(m *member) bool { return m.UID == peer.UID })
+		if wasAsked || peer.Namespace != c.request.Pod.Namespace || !isAlike(peer, c.request.Pod) {
+			continue
+		}
+		m := newMember(peer)
+		if hasController(peer, c.request.Pod) || isAtAny(m, named) {
+			pods = append(pods, m)
 		}
 	}
 	return pods
 }
 
+// hasController reports whether two pods have the same controller.
+func hasController(a, b workload.Pod) bool {
+	return a.ControllerUID != "" && a.ControllerUID == b.ControllerUID
+}
+
 // isAlike reports whether two pods have the annotations of one group.
-func isAlike(a, b handover.Pod) bool {
+func isAlike(a, b workload.Pod) bool {
 	for _, name := range []string{
-		handover.KindAnnotation, handover.SecretAnnotation, handover.SentinelsAnnotation, handover.MasterAnnotation,
+		handover.KindAnnotation, workload.SecretAnnotation, workload.SentinelsAnnotation, workload.MasterAnnotation,
 	} {
 		if a.Annotations[name] != b.Annotations[name] {
 			return false
@@ -234,7 +265,7 @@ func (g *group) target(m *member, last bool) error {
 }
 
 // prefers reports whether a member is to lead when it can.
-func (m *member) prefers() bool { return m.Annotations[handover.PreferAnnotation] == "true" }
+func (m *member) prefers() bool { return m.Annotations[workload.PreferAnnotation] == "true" }
 
 // noReplica returns the answer that nobody could take over.
 func noReplica(format string, args ...any) error {

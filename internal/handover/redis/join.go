@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/node-drainer/node-drainer/pkg/handover"
+	"github.com/node-drainer/node-drainer/internal/handover/workload"
 )
 
 // joiner is a member of a cluster, or one that is to become one, and what it says of its cluster: which need not work.
@@ -17,7 +17,7 @@ type joiner struct {
 }
 
 // askJoiner asks a pod what it says of its cluster.
-func askJoiner(ctx context.Context, c *call, pod handover.Pod) (*joiner, error) {
+func askJoiner(ctx context.Context, c *call, pod workload.Pod) (*joiner, error) {
 	j := &joiner{member: newMember(pod)}
 	if err := j.member.ask(ctx, c.session); err != nil {
 		return nil, behind("%v", err)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/handover/redis"
+	"github.com/node-drainer/node-drainer/internal/handover/workload"
 	"github.com/node-drainer/node-drainer/pkg/handover"
 	"github.com/node-drainer/node-drainer/test/redisserver"
 )
@@ -49,18 +50,20 @@ func TestMain(m *testing.M) {
 
 type dialer = func(ctx context.Context, network, address string) (net.Conn, error)
 
-func newReleaser(password string, dial dialer, scaler ...handover.Scaler) *redis.Releaser {
+func newReleaser(password string, dial dialer, scaler ...workload.Scaler) *redis.Releaser {
 	secret := map[string][]byte{"username": []byte(redisserver.Username), "password": []byte(password)}
 	return releaserWith(secret, dial, scaler...)
 }
 
-func releaserWith(secret map[string][]byte, dial dialer, scaler ...handover.Scaler) *redis.Releaser {
+func releaserWith(secret map[string][]byte, dial dialer, scaler ...workload.Scaler) *redis.Releaser {
 	scaler = append(scaler, nil)
 	return redis.New(redis.Options{
 		Secret:   func(context.Context, string, string) (map[string][]byte, error) { return secret, nil },
 		Networks: loopback(),
 		Scaler:   scaler[0],
 		Dial:     dial,
+
+		PasswordsInClear: true,
 	})
 }
 

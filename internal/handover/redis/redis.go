@@ -12,6 +12,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/node-drainer/node-drainer/internal/handover/workload"
 	"github.com/node-drainer/node-drainer/pkg/handover"
 )
 
@@ -20,9 +21,11 @@ type Options struct {
 	// Secret reads a Secret. It is called once for each call of the Releaser, and only for pods that name one.
 	Secret func(ctx context.Context, namespace, name string) (map[string][]byte, error)
 	// Networks are addresses to connect to although they are of a host, loopback or link-local.
-	Networks handover.Networks
+	Networks workload.Networks
+	// PasswordsInClear permits to send passwords without TLS.
+	PasswordsInClear bool
 	// Scaler brings a replica for a leader without one; nil does not.
-	Scaler handover.Scaler
+	Scaler workload.Scaler
 	// Dial connects; nil is that of net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
@@ -37,7 +40,7 @@ const (
 	maxSilence    = 3                      // in seconds, of a replica in sync: it acknowledges every second
 )
 
-// Releaser is a handover.Reconciler. It is safe for concurrent use.
+// Releaser is a workload.Releaser. It is safe for concurrent use.
 type Releaser struct {
 	options Options
 }
@@ -51,19 +54,19 @@ func New(o Options) *Releaser {
 }
 
 // Release makes the pod ready to leave. See handover.Releaser.
-func (r *Releaser) Release(ctx context.Context, request handover.Request) (handover.Answer, error) {
+func (r *Releaser) Release(ctx context.Context, request workload.Request) (handover.Answer, error) {
 	return r.answer(ctx, request, (*call).release)
 }
 
 // Reconcile has sentinels forget what has no pod anymore, and gives the leadership back to a preferred member. See
-// handover.Reconciler.
-func (r *Releaser) Reconcile(ctx context.Context, request handover.Request) (handover.Answer, error) {
+// workload.Releaser.
+func (r *Releaser) Reconcile(ctx context.Context, request workload.Request) (handover.Answer, error) {
 	return r.answer(ctx, request, (*call).reconcile)
 }
 
 // answer does what a call is to do, and makes an Answer of an error that the caller cannot do anything about.
 func (r *Releaser) answer(
-	parent context.Context, request handover.Request, do func(*call, context.Context) (handover.Answer, error),
+	parent context.Context, request workload.Request, do func(*call, context.Context) (handover.Answer, error),
 ) (handover.Answer, error) {
 	ctx, cancel := context.WithTimeout(parent, callTimeout)
 	defer cancel()
@@ -119,7 +122,7 @@ func underway(format string, args ...any) error {
 
 // call is one call of a Releaser.
 type call struct {
-	request handover.Request
+	request workload.Request
 	session *session
 	moved   string // the pod that leads since this call
 }

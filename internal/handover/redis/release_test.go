@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/handover/redis/resp"
+	"github.com/node-drainer/node-drainer/internal/handover/workload"
 	"github.com/node-drainer/node-drainer/pkg/handover"
 )
 
@@ -29,8 +30,8 @@ func pair() (leader, replica string) {
 			"slave_priority:100\nslave_repl_offset:100\nmaster_replid:aaa\n"
 }
 
-func request() handover.Request {
-	return handover.Request{Pod: pod("redis-0", "10.0.0.1"), Peers: []handover.Pod{pod("redis-1", "10.0.0.2")}}
+func request() workload.Request {
+	return workload.Request{Pod: pod("redis-0", "10.0.0.1"), Peers: []workload.Pod{pod("redis-1", "10.0.0.2")}}
 }
 
 // TestReleaseAnswers expects an answer for each state, after limited time.
@@ -38,29 +39,29 @@ func TestReleaseAnswers(t *testing.T) {
 	leader, replica := pair()
 	for name, tt := range map[string]struct {
 		leader, replica string // INFO replication
-		request         func(*handover.Request)
+		request         func(*workload.Request)
 		want            handover.Outcome
 		message         string // a part of it
 		forbidden       bool   // No replica may be told to take over.
 	}{
 		"replica leaves": {
 			leader, replica,
-			func(r *handover.Request) { r.Pod, r.Peers[0] = r.Peers[0], r.Pod },
+			func(r *workload.Request) { r.Pod, r.Peers[0] = r.Peers[0], r.Pod },
 			handover.NotLeading, "", true,
 		},
 		"replica leaves while its leader does": {
 			leader, replica,
-			func(r *handover.Request) { r.Pod, r.Peers[0] = r.Peers[0], r.Pod; r.Peers[0].Deleting = true },
+			func(r *workload.Request) { r.Pod, r.Peers[0] = r.Peers[0], r.Pod; r.Peers[0].Deleting = true },
 			handover.GroupBehind, "redis-0 is being deleted", true,
 		},
 		"no replica": {
 			"role:master\nmaster_repl_offset:1\n", "",
-			func(r *handover.Request) { r.Peers = nil },
+			func(r *workload.Request) { r.Peers = nil },
 			handover.NoReplica, "no replica", true,
 		},
 		"replica of another kind": {
 			leader, replica,
-			func(r *handover.Request) { delete(r.Peers[0].Annotations, handover.KindAnnotation) },
+			func(r *workload.Request) { delete(r.Peers[0].Annotations, handover.KindAnnotation) },
 			handover.Refused, "the replica 10.0.0.2 of redis-0 is no pod", true,
 		},
 		"replica behind": {
@@ -77,7 +78,7 @@ func TestReleaseAnswers(t *testing.T) {
 		},
 		"replica on a node that leaves": {
 			leader, replica,
-			func(r *handover.Request) { r.Peers[0].Stays = false },
+			func(r *workload.Request) { r.Peers[0].Stays = false },
 			handover.GroupBehind, "does not stay", true,
 		},
 		"FAILOVER under way for ever": {
@@ -89,20 +90,20 @@ func TestReleaseAnswers(t *testing.T) {
 			leader, "", nil, handover.GroupBehind, "connect to redis-1: connect: connection refused", true,
 		},
 		"leader that does not answer": {"", replica, nil, handover.Refused, "connect to redis-0", true},
-		"no address":                  {leader, replica, func(r *handover.Request) { r.Pod.IP = "" }, handover.NotLeading, "", true},
+		"no address":                  {leader, replica, func(r *workload.Request) { r.Pod.IP = "" }, handover.NotLeading, "", true},
 		"network of the node": {
-			leader, replica, func(r *handover.Request) { r.Pod.HostNetwork = true },
+			leader, replica, func(r *workload.Request) { r.Pod.HostNetwork = true },
 			handover.Refused, "hostNetwork", true,
 		},
 		"wrong port": {
 			leader, replica,
-			func(r *handover.Request) { r.Pod.Annotations[handover.PortAnnotation] = "redsi" },
+			func(r *workload.Request) { r.Pod.Annotations[workload.PortAnnotation] = "redsi" },
 			handover.Invalid, `"redsi"`, true,
 		},
 		"Secret that may not be read": {
 			leader, replica,
-			func(r *handover.Request) { r.Pod.Annotations[handover.SecretAnnotation] = "redis" },
-			handover.Refused, "handOver.secrets", true,
+			func(r *workload.Request) { r.Pod.Annotations[workload.SecretAnnotation] = "redis" },
+			handover.Refused, "is it listed in secrets of the chart?", true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -165,7 +166,7 @@ func TestPreferredReplicaLeads(t *testing.T) {
 		f.servers["10.0.0.3:6379"] = f.answering(plain(text(strings.Replace(replica, "offset:100", "offset:90", 1))))
 		r := request()
 		preferred := pod("redis-2", "10.0.0.3")
-		preferred.Annotations[handover.PreferAnnotation] = "true"
+		preferred.Annotations[workload.PreferAnnotation] = "true"
 		r.Peers = append(r.Peers, preferred)
 		f.release(t, r)
 		if want := "FAILOVER TO 10.0.0.3 6379 TIMEOUT 5000"; !slices.Contains(f.sent(), want) {
@@ -317,10 +318,10 @@ func TestNamedAddressesAreNotDialled(t *testing.T) {
 // TestPasswordIsNotTold expects the user and the password at the pod, and nowhere else.
 func TestPasswordIsNotTold(t *testing.T) {
 	f := newFakes()
-	f.secret = map[string][]byte{"username": []byte("drainer"), "password": []byte("s3cret")}
+	f.secret, f.inClear = secretOf("s3cret"), true
 	f.servers[leaderAt] = f.answering(func(string) string { return "-WRONGPASS invalid username-password pair\r\n" })
 	r := request()
-	r.Pod.Annotations[handover.SecretAnnotation] = "redis"
+	r.Pod.Annotations[workload.SecretAnnotation] = "redis"
 	answer := f.release(t, r)
 	if answer.Outcome != handover.Refused || !strings.Contains(answer.Message, "AUTH of redis-0: WRONGPASS") {
 		t.Errorf("got %+v", answer)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/node-drainer/node-drainer/internal/handover/workload"
 	"github.com/node-drainer/node-drainer/pkg/handover"
 )
 
@@ -24,11 +25,11 @@ func (c *call) releaseFromReplication(ctx context.Context) (handover.Answer, err
 		}
 	}
 	leader := g.at(g.self.leader)
+	if led && leader != nil {
+		c.moved = leader.Name // also if it was asked before it began to lead
+	}
 	if leader == nil || leader.err != nil || !leader.master {
 		return handover.Answer{}, behind("%s replicates from %s, which does not lead", c.request.Pod.Name, g.self.leader.host)
-	}
-	if led {
-		c.moved = leader.Name
 	}
 	return c.released(ctx, g, leader)
 }
@@ -66,7 +67,7 @@ func checkUnwatched(ctx context.Context, s *server) error {
 	case err != nil:
 		return err
 	case len(value.Elements) == 2 && value.Elements[1].Text != "0":
-		return invalid("sentinels watch %s: name their pods in %s", s.pod, handover.SentinelsAnnotation)
+		return invalid("sentinels watch %s: name their pods in %s", s.pod, workload.SentinelsAnnotation)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/node-drainer/node-drainer/internal/handover/workload"
 	"github.com/node-drainer/node-drainer/pkg/handover"
 )
 
@@ -39,13 +40,13 @@ func watching(command string) string {
 	return "+OK\r\n"
 }
 
-func watchedRequest() handover.Request {
+func watchedRequest() workload.Request {
 	r := request()
-	r.Peers = append(r.Peers, handover.Pod{
+	r.Peers = append(r.Peers, workload.Pod{
 		Namespace: "shop", Name: "sentinel-0", IP: "10.0.0.9", Stays: true, Labels: map[string]string{"app": "sentinel"},
 	})
-	for _, p := range []handover.Pod{r.Pod, r.Peers[0]} {
-		p.Annotations[handover.SentinelsAnnotation] = "app in (sentinel)"
+	for _, p := range []workload.Pod{r.Pod, r.Peers[0]} {
+		p.Annotations[workload.SentinelsAnnotation] = "app in (sentinel)"
 	}
 	return r
 }
@@ -82,7 +83,7 @@ func TestSentinelAnswers(t *testing.T) {
 	for name, tt := range map[string]struct {
 		replica  string
 		sentinel func(string) string
-		request  func(*handover.Request)
+		request  func(*workload.Request)
 		want     handover.Outcome
 		message  string
 	}{
@@ -96,7 +97,7 @@ func TestSentinelAnswers(t *testing.T) {
 		},
 		"several masters": {
 			replica, replyTo("MASTERS", "*2\r\n*0\r\n*0\r\n"), nil,
-			handover.Invalid, handover.MasterAnnotation,
+			handover.Invalid, workload.MasterAnnotation,
 		},
 		"unknown master": {
 			replica, replyTo("GET-MASTER-ADDR-BY-NAME", "*-1\r\n"), nil,
@@ -106,12 +107,12 @@ func TestSentinelAnswers(t *testing.T) {
 			replica, replyTo("REPLICAS", "*0\r\n"), nil, handover.HandingOver, "no sentinel watches all replicas",
 		},
 		"name with a wildcard": {
-			replica, watching, func(r *handover.Request) {
-				r.Pod.Annotations[handover.MasterAnnotation] = "*"
+			replica, watching, func(r *workload.Request) {
+				r.Pod.Annotations[workload.MasterAnnotation] = "*"
 			}, handover.Invalid, "wildcard",
 		},
 		"replica on a node that leaves": {
-			replica, watching, func(r *handover.Request) { r.Peers[0].Stays = false },
+			replica, watching, func(r *workload.Request) { r.Peers[0].Stays = false },
 			handover.GroupBehind, "does not stay",
 		},
 	} {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/node-drainer/node-drainer/internal/handover/redis/resp"
-	"github.com/node-drainer/node-drainer/pkg/handover"
+	"github.com/node-drainer/node-drainer/internal/handover/workload"
 )
 
 // sentinels are the pods that watch the group under one name.
@@ -22,7 +22,7 @@ type sentinels struct {
 
 // sentinel is one of them, and what it says.
 type sentinel struct {
-	handover.Pod
+	workload.Pod
 	server   *server
 	err      error   // it did not answer
 	leader   address // what it tells clients
@@ -41,9 +41,9 @@ type watched struct {
 
 // sentinelPods returns the pods that are sentinels: those that the annotation selects, or otherwise the pod and the
 // ones alike that have a port for it.
-func (c *call) sentinelPods() (pods []handover.Pod) {
-	selects, err := labels.Parse(c.request.Pod.Annotations[handover.SentinelsAnnotation])
-	all := append([]handover.Pod{c.request.Pod}, c.request.Peers...)
+func (c *call) sentinelPods() (pods []workload.Pod) {
+	selects, err := labels.Parse(c.request.Pod.Annotations[workload.SentinelsAnnotation])
+	all := append([]workload.Pod{c.request.Pod}, c.request.Peers...)
 	for _, pod := range all {
 		_, named := sentinelPort(pod)
 		switch {
@@ -52,7 +52,7 @@ func (c *call) sentinelPods() (pods []handover.Pod) {
 			if selects.Matches(labels.Set(pod.Labels)) {
 				pods = append(pods, pod)
 			}
-		case named && isAlike(pod, c.request.Pod):
+		case named && isAlike(pod, c.request.Pod) && (pod.UID == c.request.Pod.UID || hasController(pod, c.request.Pod)):
 			pods = append(pods, pod)
 		}
 	}
@@ -61,9 +61,12 @@ func (c *call) sentinelPods() (pods []handover.Pod) {
 
 // sentinels connects to all sentinels and asks what they know.
 func (c *call) sentinels(ctx context.Context) (*sentinels, error) {
-	w := &sentinels{call: c, name: c.request.Pod.Annotations[handover.MasterAnnotation]}
+	w := &sentinels{call: c, name: c.request.Pod.Annotations[workload.MasterAnnotation]}
 	for _, pod := range c.sentinelPods() {
-		w.all = append(w.all, &sentinel{Pod: pod})
+		if w.all = append(w.all, &sentinel{Pod: pod}); len(w.all) > 1 && !hasController(pod, w.all[0].Pod) {
+			return nil, fmt.Errorf("%s and %s do not have the same controller: all pods that %s selects must, "+
+				"since they get the password", w.all[0].Name, pod.Name, workload.SentinelsAnnotation)
+		}
 	}
 	each(w.all, func(s *sentinel) { s.server, s.err = c.session.sentinel(ctx, s.Pod, c.request.Pod) })
 	slices.SortStableFunc(w.all, func(a, b *sentinel) int { return cmp.Compare(rank(a), rank(b)) })
@@ -86,7 +89,7 @@ func rank(s *sentinel) int {
 func (w *sentinels) findName(ctx context.Context) error {
 	switch {
 	case strings.ContainsAny(w.name, `*?[\`):
-		return invalid("%s: the name %q contains a wildcard", handover.MasterAnnotation, w.name)
+		return invalid("%s: the name %q contains a wildcard", workload.MasterAnnotation, w.name)
 	case w.name != "":
 		return nil
 	}
@@ -102,7 +105,7 @@ func (w *sentinels) findName(ctx context.Context) error {
 		}
 		if len(value.Elements) != 1 {
 			return invalid("%s watches %d masters: name one of them in %s", s.Name, len(value.Elements),
-				handover.MasterAnnotation)
+				workload.MasterAnnotation)
 		}
 		w.name = pairs(value.Elements[0])["name"]
 		return nil

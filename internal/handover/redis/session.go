@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/node-drainer/node-drainer/pkg/handover"
+	"github.com/node-drainer/node-drainer/internal/handover/workload"
 )
 
 // session holds the connections of one call, and the Secret that it has read.
@@ -41,7 +41,7 @@ func (s *session) close() {
 }
 
 // redis returns a connection to the Redis of a pod, logged in.
-func (s *session) redis(ctx context.Context, pod handover.Pod) (*server, error) {
+func (s *session) redis(ctx context.Context, pod workload.Pod) (*server, error) {
 	port, err := redisPort(pod)
 	if err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func (s *session) redis(ctx context.Context, pod handover.Pod) (*server, error) 
 }
 
 // sentinel returns a connection to the sentinel of a pod, logged in as the pod that is to be released says.
-func (s *session) sentinel(ctx context.Context, pod, released handover.Pod) (*server, error) {
+func (s *session) sentinel(ctx context.Context, pod, released workload.Pod) (*server, error) {
 	secret, err := s.secret(ctx, released)
 	if err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func (s *session) sentinel(ctx context.Context, pod, released handover.Pod) (*se
 // server returns a connection to a port of a pod. The Secret and the server name are those of the pod as; the
 // arguments username and password are keys of the Secret.
 func (s *session) server(
-	ctx context.Context, pod handover.Pod, port int32, as handover.Pod, username, password string,
+	ctx context.Context, pod workload.Pod, port int32, as workload.Pod, username, password string,
 ) (*server, error) {
 	address, err := s.address(pod, port)
 	if err != nil {
@@ -76,12 +76,16 @@ func (s *session) server(
 	if err != nil {
 		return nil, err
 	}
+	if len(secret[password]) > 0 && secret["ca.crt"] == nil && !s.options.PasswordsInClear {
+		return nil, fmt.Errorf("refuse to send a password to %s without TLS: the Secret has no ca.crt "+
+			"(PASSWORDS_IN_CLEAR=true permits it)", pod.Name)
+	}
 	key := serverKey{pod.Namespace, pod.Name, address}
 	s.mu.Lock()
 	known := s.servers[key]
 	if known == nil {
 		known = &server{pod: pod.Name, dial: func(ctx context.Context) (net.Conn, error) {
-			return s.dial(ctx, address, secret, as.Annotations[handover.ServerNameAnnotation])
+			return s.dial(ctx, address, secret, as.Annotations[workload.ServerNameAnnotation])
 		}, username: string(secret[username]), password: string(secret[password])}
 		s.servers[key] = known
 	}
@@ -90,7 +94,7 @@ func (s *session) server(
 }
 
 // address returns where a port of a pod is, if it may be connected to.
-func (s *session) address(pod handover.Pod, port int32) (string, error) {
+func (s *session) address(pod workload.Pod, port int32) (string, error) {
 	ip, err := s.options.Networks.AddressOf(pod)
 	if err != nil {
 		return "", fmt.Errorf("refuse to connect to %s: %w", pod.Name, err)
@@ -99,8 +103,8 @@ func (s *session) address(pod handover.Pod, port int32) (string, error) {
 }
 
 // secret returns the Secret that a pod names; nil if it names none.
-func (s *session) secret(ctx context.Context, pod handover.Pod) (map[string][]byte, error) {
-	name := pod.Annotations[handover.SecretAnnotation]
+func (s *session) secret(ctx context.Context, pod workload.Pod) (map[string][]byte, error) {
+	name := pod.Annotations[workload.SecretAnnotation]
 	if name == "" {
 		return nil, nil
 	}
@@ -112,7 +116,7 @@ func (s *session) secret(ctx context.Context, pod handover.Pod) (map[string][]by
 	}
 	secret, err := s.options.Secret(ctx, pod.Namespace, name)
 	if err != nil {
-		return nil, fmt.Errorf("read the Secret %s (is it listed in handOver.secrets of the chart?): %w", key, err)
+		return nil, fmt.Errorf("read the Secret %s (is it listed in secrets of the chart?): %w", key, err)
 	}
 	s.secrets[key] = secret
 	return secret, nil
@@ -158,7 +162,7 @@ func tlsConfig(secret map[string][]byte, serverName string) (*tls.Config, error)
 }
 
 // redisPort returns the port of Redis in a pod: the annotated one, the one with a usual name, or 6379.
-func redisPort(pod handover.Pod) (int32, error) {
+func redisPort(pod workload.Pod) (int32, error) {
 	port, err := pod.PortOf("redis", "valkey", "tcp-redis")
 	switch {
 	case err != nil:
@@ -170,7 +174,7 @@ func redisPort(pod handover.Pod) (int32, error) {
 }
 
 // sentinelPort returns the port of the sentinel in a pod, and whether the pod names one.
-func sentinelPort(pod handover.Pod) (int32, bool) {
+func sentinelPort(pod workload.Pod) (int32, bool) {
 	for _, port := range pod.Ports {
 		switch port.Name {
 		case "sentinel", "redis-sentinel", "tcp-sentinel", "valkey-sentinel":

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/node-drainer/node-drainer/internal/handover/workload"
 	"github.com/node-drainer/node-drainer/pkg/handover"
 )
 
@@ -13,10 +14,10 @@ import (
 // no replica; why is that without a surge.
 func addReplica(ctx context.Context, c *call, why error, join func(context.Context, *member) error) error {
 	switch {
-	case c.request.Pod.Annotations[handover.SurgeAnnotation] != "true":
+	case c.request.Pod.Annotations[workload.SurgeAnnotation] != "true":
 		return why
 	case c.session.options.Scaler == nil:
-		return noReplica("no replica, and no surge: DRAIN_SURGE_NAMESPACES is empty, or LEADER_NAMESPACE is not known")
+		return noReplica("no replica, and no surge: SURGES is false")
 	case c.request.Last:
 		return noReplica("the surge has brought no replica in time")
 	}
@@ -38,20 +39,20 @@ func addReplica(ctx context.Context, c *call, why error, join func(context.Conte
 // isSurging reports whether a surge for the pod is recorded: a pod that is not in the cluster yet may be the additional
 // one, which nobody else joins to it.
 func isSurging(ctx context.Context, c *call) bool {
-	if c.session.options.Scaler == nil || c.request.Pod.Annotations[handover.SurgeAnnotation] != "true" {
+	if c.session.options.Scaler == nil || c.request.Pod.Annotations[workload.SurgeAnnotation] != "true" {
 		return false
 	}
 	surges, err := c.session.options.Scaler.Surges(ctx)
-	return err == nil && slices.ContainsFunc(surges, func(s handover.Surge) bool {
+	return err == nil && slices.ContainsFunc(surges, func(s workload.Surge) bool {
 		return s.Namespace == c.request.Pod.Namespace && s.For == c.request.Pod.Name &&
-			"StatefulSet/"+s.StatefulSet == c.request.Pod.Controller
+			s.UID == c.request.Pod.ControllerUID
 	})
 }
 
 // startSurge returns the name of the additional pod.
 func startSurge(ctx context.Context, c *call) (string, error) {
 	surge, err := c.session.options.Scaler.Start(ctx, c.request.Pod)
-	var never handover.NoSurge
+	var never workload.NoSurge
 	switch {
 	case errors.As(err, &never):
 		return "", noReplica("no replica, and no surge: %v", err)
@@ -64,9 +65,9 @@ func startSurge(ctx context.Context, c *call) (string, error) {
 }
 
 // peer returns another pod of the same StatefulSet, or nil.
-func peer(c *call, name string) *handover.Pod {
-	at := slices.IndexFunc(c.request.Peers, func(p handover.Pod) bool {
-		return p.Name == name && p.Namespace == c.request.Pod.Namespace && p.Controller == c.request.Pod.Controller
+func peer(c *call, name string) *workload.Pod {
+	at := slices.IndexFunc(c.request.Peers, func(p workload.Pod) bool {
+		return p.Name == name && p.Namespace == c.request.Pod.Namespace && hasController(p, c.request.Pod)
 	})
 	if at < 0 {
 		return nil
@@ -81,7 +82,7 @@ func isNoReplica(err error) bool {
 }
 
 // joining returns the answer that a new member is not in sync yet.
-func joining(m *member, leader handover.Pod) error {
+func joining(m *member, leader workload.Pod) error {
 	later := &putOff{outcome: handover.GroupBehind, again: retryInterval}
 	later.message = printable(m.Name + " does not replicate from " + leader.Name + " yet")
 	return later
@@ -103,9 +104,9 @@ func joinReplication(ctx context.Context, leader, added *member) error {
 }
 
 // withoutSurge returns an error that also says that a surge brings no replica here, if the pod permits one.
-func withoutSurge(pod handover.Pod, err error) error {
-	if isNoReplica(err) && pod.Annotations[handover.SurgeAnnotation] != "" {
-		return noReplica("no replica, and %s has no effect with plain replication", handover.SurgeAnnotation)
+func withoutSurge(pod workload.Pod, err error) error {
+	if isNoReplica(err) && pod.Annotations[workload.SurgeAnnotation] != "" {
+		return noReplica("no replica, and %s has no effect with plain replication", workload.SurgeAnnotation)
 	}
 	return err
 }

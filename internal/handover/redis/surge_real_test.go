@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/handover/redis"
+	"github.com/node-drainer/node-drainer/internal/handover/workload"
 	"github.com/node-drainer/node-drainer/pkg/handover"
 	"github.com/node-drainer/node-drainer/test/redisserver"
 )
@@ -20,7 +21,7 @@ type statefulSet struct {
 	replicas int32 // without a surge
 
 	mu     sync.Mutex
-	surge  *handover.Surge
+	surge  *workload.Surge
 	scaled bool
 }
 
@@ -30,28 +31,29 @@ type scaler struct {
 	killer *killer
 }
 
-func (s *statefulSet) Surges(context.Context) ([]handover.Surge, error) {
+func (s *statefulSet) Surges(context.Context) ([]workload.Surge, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.surge == nil {
 		return nil, nil
 	}
-	return []handover.Surge{*s.surge}, nil
+	return []workload.Surge{*s.surge}, nil
 }
 
 // Start records the surge, scales, and records that.
-func (s scaler) Start(ctx context.Context, pod handover.Pod) (handover.Surge, error) {
+func (s scaler) Start(ctx context.Context, pod workload.Pod) (workload.Surge, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.surge == nil {
 		err := s.killer.around(func() error {
-			s.surge = &handover.Surge{
-				Namespace: pod.Namespace, StatefulSet: "redis", Replicas: s.replicas, Pod: s.Spare.Name, For: pod.Name,
+			s.surge = &workload.Surge{
+				Namespace: pod.Namespace, StatefulSet: "redis", UID: pod.ControllerUID, Replicas: s.replicas,
+				Pod: s.Spare.Name, For: pod.Name,
 			}
 			return nil
 		})
 		if err != nil {
-			return handover.Surge{}, err
+			return workload.Surge{}, err
 		}
 	}
 	if s.surge.Scaled || s.surge.For != pod.Name {
@@ -71,16 +73,16 @@ func (s scaler) Start(ctx context.Context, pod handover.Pod) (handover.Surge, er
 	return *s.surge, nil
 }
 
-func (s *statefulSet) Phase(context.Context, handover.Surge) (handover.SurgePhase, error) {
+func (s *statefulSet) Phase(context.Context, workload.Surge) (workload.SurgePhase, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.scaled {
-		return handover.SurgePresent, nil
+		return workload.SurgePresent, nil
 	}
-	return handover.SurgeAbsent, nil
+	return workload.SurgeAbsent, nil
 }
 
-func (s scaler) Shrink(context.Context, handover.Surge) error {
+func (s scaler) Shrink(context.Context, workload.Surge) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.killer.around(func() error {
@@ -89,7 +91,7 @@ func (s scaler) Shrink(context.Context, handover.Surge) error {
 	})
 }
 
-func (s scaler) Forget(context.Context, handover.Surge, string) error {
+func (s scaler) Forget(context.Context, workload.Surge, string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.killer.around(func() error {

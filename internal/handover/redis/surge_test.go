@@ -10,14 +10,15 @@ import (
 	"testing/synctest"
 
 	"github.com/node-drainer/node-drainer/internal/handover/redis"
+	"github.com/node-drainer/node-drainer/internal/handover/workload"
 	"github.com/node-drainer/node-drainer/pkg/handover"
 )
 
 // scales is a Scaler that says what a test wants, and records what it is asked for.
 type scales struct {
-	surge handover.Surge
+	surge workload.Surge
 	err   error
-	phase handover.SurgePhase
+	phase workload.SurgePhase
 	calls []string
 }
 
@@ -26,21 +27,21 @@ func (s *scales) call(name string) error {
 	return s.err
 }
 
-func (s *scales) Surges(context.Context) ([]handover.Surge, error) {
-	return []handover.Surge{s.surge}, s.err
+func (s *scales) Surges(context.Context) ([]workload.Surge, error) {
+	return []workload.Surge{s.surge}, s.err
 }
 
-func (s *scales) Start(context.Context, handover.Pod) (handover.Surge, error) {
+func (s *scales) Start(context.Context, workload.Pod) (workload.Surge, error) {
 	return s.surge, s.call("start")
 }
 
-func (s *scales) Phase(context.Context, handover.Surge) (handover.SurgePhase, error) {
+func (s *scales) Phase(context.Context, workload.Surge) (workload.SurgePhase, error) {
 	return s.phase, nil
 }
 
-func (s *scales) Shrink(context.Context, handover.Surge) error { return s.call("shrink") }
+func (s *scales) Shrink(context.Context, workload.Surge) error { return s.call("shrink") }
 
-func (s *scales) Forget(context.Context, handover.Surge, string) error { return s.call("forget") }
+func (s *scales) Forget(context.Context, workload.Surge, string) error { return s.call("forget") }
 
 // The nodes of a cluster: a leader, the additional one alone, and some that they know.
 const (
@@ -70,20 +71,19 @@ func inCluster(nodes, replication string) func(string) string {
 type shard struct {
 	*fakes
 	scales *scales
-	pods   []handover.Pod
+	pods   []workload.Pod
 }
 
 func newShard(leading, added, addedReplication string) *shard {
 	f := &shard{fakes: newFakes(), scales: &scales{
-		surge: handover.Surge{Namespace: "shop", StatefulSet: "redis", Pod: "redis-3", For: "redis-0"},
-		phase: handover.SurgePresent,
+		surge: workload.Surge{Namespace: "shop", StatefulSet: "redis", UID: "redis", Pod: "redis-3", For: "redis-0"},
+		phase: workload.SurgePresent,
 	}}
 	f.servers["10.0.0.1:6379"] = f.answering(inCluster(leading, "role:master\n"))
 	f.servers["10.0.0.2:6379"] = f.answering(inCluster(added, addedReplication))
-	f.pods = []handover.Pod{pod("redis-0", "10.0.0.1"), pod("redis-3", "10.0.0.2")}
+	f.pods = []workload.Pod{pod("redis-0", "10.0.0.1"), pod("redis-3", "10.0.0.2")}
 	for i := range f.pods {
-		f.pods[i].Controller = "StatefulSet/redis"
-		f.pods[i].Annotations[handover.SurgeAnnotation] = "true"
+		f.pods[i].Annotations[workload.SurgeAnnotation] = "true"
 	}
 	return f
 }
@@ -110,41 +110,44 @@ func TestSurgeStarts(t *testing.T) {
 		name           string
 		leading, added string
 		replication    string // of the additional pod
-		change         func(*shard, *handover.Request)
+		change         func(*shard, *workload.Request)
 		outcome        handover.Outcome
 		message        string
 		changes        []string // commands
 	}{
-		{name: "no annotation", change: func(_ *shard, r *handover.Request) {
-			delete(r.Pod.Annotations, handover.SurgeAnnotation)
+		{name: "no annotation", change: func(_ *shard, r *workload.Request) {
+			delete(r.Pod.Annotations, workload.SurgeAnnotation)
 			r.Peers = nil
 		}, outcome: handover.NoReplica, message: "no replica"},
-		{name: "not configured", change: func(f *shard, r *handover.Request) {
+		{name: "not configured", change: func(f *shard, r *workload.Request) {
 			f.scales = nil
 			r.Peers = nil
-		}, outcome: handover.NoReplica, message: "DRAIN_SURGE_NAMESPACES"},
-		{name: "a last call", change: func(_ *shard, r *handover.Request) {
+		}, outcome: handover.NoReplica, message: "SURGES is false"},
+		{name: "a last call", change: func(_ *shard, r *workload.Request) {
 			r.Last = true
 		}, outcome: handover.NoReplica, message: "in time"},
-		{name: "not possible", change: func(f *shard, r *handover.Request) {
-			f.scales.err = handover.NoSurge("grant it")
+		{name: "not possible", change: func(f *shard, r *workload.Request) {
+			f.scales.err = workload.NoSurge("grant it")
 			r.Peers = nil
 		}, outcome: handover.NoReplica, message: "grant it"},
-		{name: "no answer", change: func(f *shard, r *handover.Request) {
+		{name: "no answer", change: func(f *shard, r *workload.Request) {
 			f.scales.err = errors.New("a conflict")
 			r.Peers = nil
 		}, outcome: handover.GroupBehind, message: "a conflict"},
-		{name: "for another pod", change: func(f *shard, r *handover.Request) {
+		{name: "for another pod", change: func(f *shard, r *workload.Request) {
 			f.scales.surge.For = "redis-1"
 			r.Peers = nil
 		}, outcome: handover.GroupBehind, message: "for redis-1 has not ended"},
-		{name: "not created yet", change: func(_ *shard, r *handover.Request) {
+		{name: "not created yet", change: func(_ *shard, r *workload.Request) {
 			r.Peers = nil
 		}, outcome: handover.GroupBehind, message: "redis-3, which is to take over, does not run"},
-		{name: "the pod of another StatefulSet", change: func(_ *shard, r *handover.Request) {
-			r.Peers[0].Controller = "StatefulSet/other"
+		{name: "the pod of another StatefulSet", change: func(_ *shard, r *workload.Request) {
+			r.Peers[0].ControllerUID = "other"
 		}, outcome: handover.GroupBehind, message: "does not run"},
-		{name: "on a node that leaves", change: func(_ *shard, r *handover.Request) {
+		{name: "the surge of another StatefulSet", added: alone + outside, change: func(f *shard, _ *workload.Request) {
+			f.scales.surge.UID = "other"
+		}, outcome: handover.GroupBehind, message: "redis-3 is not in the cluster yet"},
+		{name: "on a node that leaves", change: func(_ *shard, r *workload.Request) {
 			r.Peers[0].Stays = false
 		}, outcome: handover.GroupBehind, message: "does not run"},
 		{
@@ -176,7 +179,7 @@ func TestSurgeStarts(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newShard(cmp.Or(tt.leading, leads), cmp.Or(tt.added, alone), cmp.Or(tt.replication, master))
-				r := handover.Request{Pod: f.pods[0], Peers: f.pods[1:]}
+				r := workload.Request{Pod: f.pods[0], Peers: f.pods[1:]}
 				if tt.change != nil {
 					tt.change(f, &r)
 				}
@@ -219,12 +222,12 @@ func TestSurgeUnderSentinel(t *testing.T) {
 				return watching(command)
 			})
 			for _, p := range f.pods {
-				p.Annotations[handover.SentinelsAnnotation] = "app=sentinel"
+				p.Annotations[workload.SentinelsAnnotation] = "app=sentinel"
 			}
 			sentinel := pod("sentinel-0", "10.0.0.9")
 			sentinel.Labels = map[string]string{"app": "sentinel"}
-			answer, err := f.releaser().Release(t.Context(), handover.Request{
-				Pod: f.pods[0], Peers: []handover.Pod{f.pods[1], sentinel},
+			answer, err := f.releaser().Release(t.Context(), workload.Request{
+				Pod: f.pods[0], Peers: []workload.Pod{f.pods[1], sentinel},
 			})
 			f.all.Wait()
 			if err != nil || answer.Outcome != handover.GroupBehind {
@@ -243,7 +246,7 @@ func TestNoSurgeOfPlainReplication(t *testing.T) {
 	t.Parallel()
 	f := newShard("", "", "")
 	f.servers["10.0.0.1:6379"] = f.answering(plain(text("role:master\n")))
-	answer, err := f.releaser().Release(t.Context(), handover.Request{Pod: f.pods[0]})
+	answer, err := f.releaser().Release(t.Context(), workload.Request{Pod: f.pods[0]})
 	f.all.Wait()
 	if err != nil || answer.Outcome != handover.NoReplica || !strings.Contains(answer.Message, "plain replication") {
 		t.Errorf("got %+v, %v", answer, err)
@@ -275,10 +278,14 @@ func TestSurgeEnds(t *testing.T) {
 		ended          bool
 	}{
 		{
-			name: "the user has changed the replicas", change: func(f *shard) { f.scales.phase = handover.SurgeOver },
+			name: "the user has changed the replicas", change: func(f *shard) { f.scales.phase = workload.SurgeOver },
 			calls: []string{"forget"}, ended: true,
 		},
 		{name: "the pod has not moved", change: func(f *shard) { f.pods[0].Stays = false }, message: "redis-0 has not moved yet"},
+		{
+			name: "the pod is one of another StatefulSet", change: func(f *shard) { f.pods[0].ControllerUID = "other" },
+			message: "redis-0 has not moved yet",
+		},
 		{name: "the pod is missing", change: func(f *shard) { f.pods = f.pods[1:] }, message: "redis-0 has not moved yet"},
 		{
 			name: "the pod is not Ready", change: func(f *shard) { f.pods[0].Ready = false }, commands: forgotten,
@@ -295,16 +302,16 @@ func TestSurgeEnds(t *testing.T) {
 			message: "the node at 10.0.0.2 has no pod, and has not failed yet",
 		},
 		{name: "it is stopping", leading: leads, change: func(f *shard) {
-			f.scales.phase, f.pods[1].Deleting = handover.SurgeAbsent, true
+			f.scales.phase, f.pods[1].Deleting = workload.SurgeAbsent, true
 		}, message: "redis-3 has not stopped yet"},
 		{name: "it has gone", leading: leads, change: func(f *shard) {
-			f.scales.phase, f.pods = handover.SurgeAbsent, f.pods[:1]
+			f.scales.phase, f.pods = workload.SurgeAbsent, f.pods[:1]
 		}, calls: []string{"forget"}, ended: true},
 		{name: "a node without a pod has failed", leading: leads + failed, change: func(f *shard) {
-			f.scales.phase, f.pods = handover.SurgeAbsent, f.pods[:1]
+			f.scales.phase, f.pods = workload.SurgeAbsent, f.pods[:1]
 		}, commands: []string{"CLUSTER FORGET fff"}, calls: []string{"forget"}, ended: true},
 		{name: "a node without a pod has not failed yet", leading: leads + leaving, change: func(f *shard) {
-			f.scales.phase, f.pods = handover.SurgeAbsent, f.pods[:1]
+			f.scales.phase, f.pods = workload.SurgeAbsent, f.pods[:1]
 		}, message: "10.0.0.3 has no pod, and has not failed yet"},
 		{name: "a node without a pod serves slots", leading: leads + serving, message: "10.0.0.3 serves slots"},
 		{

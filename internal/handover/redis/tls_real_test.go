@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/node-drainer/node-drainer/internal/handover/workload"
 	"github.com/node-drainer/node-drainer/pkg/handover"
 	"github.com/node-drainer/node-drainer/test/redisserver"
 )
@@ -61,10 +62,10 @@ func TestTLS(t *testing.T) {
 }
 
 // requestOverTLS asks for the release of the leader.
-func (f *fixture) requestOverTLS(name string) handover.Request {
+func (f *fixture) requestOverTLS(name string) workload.Request {
 	r := f.Request(f.Servers[0])
 	for _, annotations := range []map[string]string{r.Pod.Annotations, r.Peers[0].Annotations} {
-		annotations[handover.PortAnnotation], annotations[handover.ServerNameAnnotation] = tlsPort, name
+		annotations[workload.PortAnnotation], annotations[workload.ServerNameAnnotation] = tlsPort, name
 	}
 	return r
 }

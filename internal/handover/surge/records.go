@@ -9,12 +9,11 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/node-drainer/node-drainer/pkg/handover"
+	"github.com/node-drainer/node-drainer/internal/handover/workload"
 )
 
 // records are the surges in a ConfigMap: a key NAMESPACE.STATEFULSET for each. The name of a namespace has no dot.
@@ -23,10 +22,10 @@ type records struct {
 	at     types.NamespacedName
 }
 
-func keyOf(s handover.Surge) string { return s.Namespace + "." + s.StatefulSet }
+func keyOf(s workload.Surge) string { return s.Namespace + "." + s.StatefulSet }
 
 // list returns all surges, sorted by their keys.
-func (r records) list(ctx context.Context) (all []handover.Surge, err error) {
+func (r records) list(ctx context.Context) (all []workload.Surge, err error) {
 	recorded, err := r.get(ctx)
 	if err != nil {
 		return nil, err
@@ -41,7 +40,7 @@ func (r records) list(ctx context.Context) (all []handover.Surge, err error) {
 	return all, nil
 }
 
-func parse(key, value string) (s handover.Surge, err error) {
+func parse(key, value string) (s workload.Surge, err error) {
 	s.Namespace, s.StatefulSet, _ = strings.Cut(key, ".")
 	if err = json.Unmarshal([]byte(value), &s); err != nil {
 		err = fmt.Errorf("parse the key %s: %w", key, err)
@@ -49,13 +48,10 @@ func parse(key, value string) (s handover.Surge, err error) {
 	return s, err
 }
 
-// get returns the ConfigMap; an empty one without a resource version if there is none.
+// get returns the ConfigMap.
 func (r records) get(ctx context.Context) (*corev1.ConfigMap, error) {
 	recorded, err := r.client.CoreV1().ConfigMaps(r.at.Namespace).Get(ctx, r.at.Name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: r.at.Namespace, Name: r.at.Name}}, nil
-	case err != nil:
+	if err != nil {
 		return nil, fmt.Errorf("get ConfigMap %s: %w", r.at, err)
 	}
 	return recorded, nil
@@ -63,10 +59,10 @@ func (r records) get(ctx context.Context) (*corev1.ConfigMap, error) {
 
 // add records a surge, unless there is one of its StatefulSet, and returns the one that is recorded. One of a
 // StatefulSet that was replaced is none.
-func (r records) add(ctx context.Context, s handover.Surge) (handover.Surge, error) {
+func (r records) add(ctx context.Context, s workload.Surge) (workload.Surge, error) {
 	recorded, err := r.get(ctx)
 	if err != nil {
-		return handover.Surge{}, err
+		return workload.Surge{}, err
 	}
 	if value, ok := recorded.Data[keyOf(s)]; ok {
 		if earlier, err := parse(keyOf(s), value); err != nil || earlier.UID == s.UID {
@@ -77,7 +73,7 @@ func (r records) add(ctx context.Context, s handover.Surge) (handover.Surge, err
 }
 
 // put records a surge again.
-func (r records) put(ctx context.Context, s handover.Surge) error {
+func (r records) put(ctx context.Context, s workload.Surge) error {
 	recorded, err := r.get(ctx)
 	if err != nil {
 		return err
@@ -85,7 +81,7 @@ func (r records) put(ctx context.Context, s handover.Surge) error {
 	return r.write(ctx, recorded, s)
 }
 
-func (r records) write(ctx context.Context, recorded *corev1.ConfigMap, s handover.Surge) error {
+func (r records) write(ctx context.Context, recorded *corev1.ConfigMap, s workload.Surge) error {
 	value, err := json.Marshal(s)
 	if err != nil {
 		return err
@@ -98,7 +94,7 @@ func (r records) write(ctx context.Context, recorded *corev1.ConfigMap, s handov
 }
 
 // remove removes the record of a surge, if there is one.
-func (r records) remove(ctx context.Context, s handover.Surge) error {
+func (r records) remove(ctx context.Context, s workload.Surge) error {
 	recorded, err := r.get(ctx)
 	if err != nil || recorded.Data[keyOf(s)] == "" {
 		return err
@@ -108,13 +104,8 @@ func (r records) remove(ctx context.Context, s handover.Surge) error {
 }
 
 // store fails with a conflict if the ConfigMap has changed since it was read.
-func (r records) store(ctx context.Context, recorded *corev1.ConfigMap) (err error) {
-	configMaps := r.client.CoreV1().ConfigMaps(r.at.Namespace)
-	if recorded.ResourceVersion == "" {
-		_, err = configMaps.Create(ctx, recorded, metav1.CreateOptions{})
-	} else {
-		_, err = configMaps.Update(ctx, recorded, metav1.UpdateOptions{})
-	}
+func (r records) store(ctx context.Context, recorded *corev1.ConfigMap) error {
+	_, err := r.client.CoreV1().ConfigMaps(r.at.Namespace).Update(ctx, recorded, metav1.UpdateOptions{})
 	if err != nil {
 		return fmt.Errorf("write ConfigMap %s: %w", r.at, err)
 	}

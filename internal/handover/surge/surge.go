@@ -5,7 +5,6 @@ package surge
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -16,67 +15,66 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/node-drainer/node-drainer/pkg/handover"
+	"github.com/node-drainer/node-drainer/internal/handover/workload"
 )
 
 // Observer is notified of what happens.
 type Observer interface {
-	SurgeStarted(s handover.Surge)
-	SurgeEnded(s handover.Surge, reason string)
+	SurgeStarted(s workload.Surge)
+	SurgeEnded(s workload.Surge, reason string)
 }
 
-// Scaler is a handover.Scaler. It needs to get statefulsets and to update statefulsets/scale in the namespaces, and to
-// create, get and update the ConfigMap.
+// Scaler is a workload.Scaler. It needs to get statefulsets, to update statefulsets/scale, and to get and update the
+// ConfigMap.
 type Scaler struct {
-	client     kubernetes.Interface
-	namespaces []string
-	records    records
-	observer   Observer
+	client   kubernetes.Interface
+	records  records
+	observer Observer
 }
 
-// New returns a Scaler for the StatefulSets of some namespaces. It keeps its records in a ConfigMap.
-func New(client kubernetes.Interface, namespaces []string, configMap types.NamespacedName, o Observer) *Scaler {
-	return &Scaler{client: client, namespaces: namespaces, records: records{client, configMap}, observer: o}
+// New returns a Scaler for StatefulSets. It keeps its records in a ConfigMap, which must exist.
+func New(client kubernetes.Interface, configMap types.NamespacedName, o Observer) *Scaler {
+	return &Scaler{client: client, records: records{client, configMap}, observer: o}
 }
 
-// Surges is that of handover.Scaler.
-func (s *Scaler) Surges(ctx context.Context) ([]handover.Surge, error) { return s.records.list(ctx) }
+// Surges is that of workload.Scaler.
+func (s *Scaler) Surges(ctx context.Context) ([]workload.Surge, error) { return s.records.list(ctx) }
 
-// Start is that of handover.Scaler.
-func (s *Scaler) Start(ctx context.Context, pod handover.Pod) (handover.Surge, error) {
+// Start is that of workload.Scaler.
+func (s *Scaler) Start(ctx context.Context, pod workload.Pod) (workload.Surge, error) {
 	name, ok := strings.CutPrefix(pod.Controller, "StatefulSet/")
-	switch {
-	case !slices.Contains(s.namespaces, pod.Namespace):
-		return handover.Surge{}, handover.NoSurge("DRAIN_SURGE_NAMESPACES does not list the namespace " + pod.Namespace)
-	case !ok:
-		return handover.Surge{}, handover.NoSurge("the pod is not one of a StatefulSet")
+	if !ok {
+		return workload.Surge{}, workload.NoSurge("the pod is not one of a StatefulSet")
 	}
 	surge, err := s.start(ctx, pod, name)
 	if apierrors.IsForbidden(err) {
-		err = handover.NoSurge(fmt.Sprintf("%v (grant to get statefulsets and update statefulsets/scale in %s, "+
-			"and to create, get and update the ConfigMap %s)", err, pod.Namespace, s.records.at))
+		err = workload.NoSurge(fmt.Sprintf("%v (grant to get statefulsets and update statefulsets/scale in %s, "+
+			"and to get and update the ConfigMap %s)", err, pod.Namespace, s.records.at))
 	}
 	return surge, err
 }
 
-func (s *Scaler) start(ctx context.Context, pod handover.Pod, name string) (handover.Surge, error) {
+func (s *Scaler) start(ctx context.Context, pod workload.Pod, name string) (workload.Surge, error) {
 	set, err := s.client.AppsV1().StatefulSets(pod.Namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return handover.Surge{}, err
+		return workload.Surge{}, err
+	}
+	if string(set.UID) != pod.ControllerUID {
+		return workload.Surge{}, workload.NoSurge("the pod is not one of the StatefulSet " + name)
 	}
 	replicas, first := replicasOf(set), int32(0)
 	if set.Spec.Ordinals != nil {
 		first = set.Spec.Ordinals.Start
 	}
-	surge, err := s.records.add(ctx, handover.Surge{
+	surge, err := s.records.add(ctx, workload.Surge{
 		Namespace: pod.Namespace, StatefulSet: name, UID: string(set.UID), Replicas: replicas,
 		Pod: fmt.Sprintf("%s-%d", name, first+replicas), For: pod.Name, ForUID: pod.UID, Since: time.Now().UTC(),
 	})
 	switch {
 	case err != nil || surge.For != pod.Name:
 		return surge, err
-	case phaseOf(surge, set) == handover.SurgeOver:
-		return surge, handover.NoSurge(fmt.Sprintf("the StatefulSet %s has %d replicas now, and had %d before the surge",
+	case phaseOf(surge, set) == workload.SurgeOver:
+		return surge, workload.NoSurge(fmt.Sprintf("the StatefulSet %s has %d replicas now, and had %d before the surge",
 			name, replicas, surge.Replicas))
 	case surge.Scaled:
 		return surge, nil
@@ -86,8 +84,8 @@ func (s *Scaler) start(ctx context.Context, pod handover.Pod, name string) (hand
 }
 
 // scaleUp adds the replica, unless that was done, and records it.
-func (s *Scaler) scaleUp(ctx context.Context, surge *handover.Surge, set *appsv1.StatefulSet) error {
-	if phaseOf(*surge, set) == handover.SurgeAbsent {
+func (s *Scaler) scaleUp(ctx context.Context, surge *workload.Surge, set *appsv1.StatefulSet) error {
+	if phaseOf(*surge, set) == workload.SurgeAbsent {
 		if err := s.scale(ctx, set, surge.Replicas+1); err != nil {
 			return err
 		}
@@ -111,36 +109,36 @@ func (s *Scaler) scale(ctx context.Context, set *appsv1.StatefulSet, replicas in
 	return nil
 }
 
-// Phase is that of handover.Scaler.
-func (s *Scaler) Phase(ctx context.Context, surge handover.Surge) (handover.SurgePhase, error) {
+// Phase is that of workload.Scaler.
+func (s *Scaler) Phase(ctx context.Context, surge workload.Surge) (workload.SurgePhase, error) {
 	_, phase, err := s.read(ctx, surge)
 	return phase, err
 }
 
 func (s *Scaler) read(
-	ctx context.Context, surge handover.Surge,
-) (*appsv1.StatefulSet, handover.SurgePhase, error) {
+	ctx context.Context, surge workload.Surge,
+) (*appsv1.StatefulSet, workload.SurgePhase, error) {
 	set, err := s.client.AppsV1().StatefulSets(surge.Namespace).Get(ctx, surge.StatefulSet, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, handover.SurgeOver, nil
+		return nil, workload.SurgeOver, nil
 	case err != nil:
-		return nil, handover.SurgeOver, fmt.Errorf("get StatefulSet %s/%s: %w", surge.Namespace, surge.StatefulSet, err)
+		return nil, workload.SurgeOver, fmt.Errorf("get StatefulSet %s/%s: %w", surge.Namespace, surge.StatefulSet, err)
 	}
 	return set, phaseOf(surge, set), nil
 }
 
-// Shrink is that of handover.Scaler.
-func (s *Scaler) Shrink(ctx context.Context, surge handover.Surge) error {
+// Shrink is that of workload.Scaler.
+func (s *Scaler) Shrink(ctx context.Context, surge workload.Surge) error {
 	set, phase, err := s.read(ctx, surge)
-	if err != nil || phase != handover.SurgePresent {
+	if err != nil || phase != workload.SurgePresent {
 		return err
 	}
 	return s.scale(ctx, set, surge.Replicas)
 }
 
-// Forget is that of handover.Scaler.
-func (s *Scaler) Forget(ctx context.Context, surge handover.Surge, reason string) error {
+// Forget is that of workload.Scaler.
+func (s *Scaler) Forget(ctx context.Context, surge workload.Surge, reason string) error {
 	if err := s.records.remove(ctx, surge); err != nil {
 		return err
 	}
@@ -148,16 +146,16 @@ func (s *Scaler) Forget(ctx context.Context, surge handover.Surge, reason string
 	return nil
 }
 
-func phaseOf(s handover.Surge, set *appsv1.StatefulSet) handover.SurgePhase {
+func phaseOf(s workload.Surge, set *appsv1.StatefulSet) workload.SurgePhase {
 	switch {
 	case string(set.UID) != s.UID || set.DeletionTimestamp != nil:
-		return handover.SurgeOver
+		return workload.SurgeOver
 	case replicasOf(set) == s.Replicas+1:
-		return handover.SurgePresent
+		return workload.SurgePresent
 	case replicasOf(set) == s.Replicas:
-		return handover.SurgeAbsent
+		return workload.SurgeAbsent
 	}
-	return handover.SurgeOver
+	return workload.SurgeOver
 }
 
 func replicasOf(set *appsv1.StatefulSet) int32 {

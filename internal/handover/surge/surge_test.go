@@ -2,6 +2,7 @@ package surge_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -20,49 +21,57 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/node-drainer/node-drainer/internal/handover/surge"
-	"github.com/node-drainer/node-drainer/pkg/handover"
+	"github.com/node-drainer/node-drainer/internal/handover/workload"
 )
 
-// fixture is a StatefulSet of three, behind an API server that refuses a write as a test says, and a Scaler. Each write
-// is recorded.
+// fixture is a StatefulSet of three, and the ConfigMap, behind an API server that refuses a request as a test says, and
+// a Scaler. Each write is recorded.
 type fixture struct {
 	*surge.Scaler
 	t      *testing.T
 	client *fake.Clientset
 	refuse map[string]error // by VERB RESOURCE
+	first  int              // so many writes are not refused
 	writes []string
 	told   []string // to the Observer
 }
 
 func newFixture(t *testing.T, objects ...runtime.Object) *fixture {
 	t.Helper()
+	if len(objects) == 0 {
+		objects = append(objects, recordsOf(nil))
+	}
 	f := &fixture{t: t, refuse: map[string]error{}, client: fake.NewClientset(append(objects, redisSet("1", 3))...)}
 	f.client.PrependReactor("*", "*", f.react)
 	f.Scaler = f.another()
 	return f
 }
 
-// another returns a Scaler of another agent.
-func (f *fixture) another() *surge.Scaler {
-	return surge.New(f.client, []string{"shop"}, types.NamespacedName{Namespace: "agents", Name: "records"}, f)
+// recordsOf returns the ConfigMap that the surges are recorded in.
+func recordsOf(data map[string]string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "records", ResourceVersion: "1"}, Data: data,
+	}
 }
 
-func (f *fixture) SurgeStarted(s handover.Surge) { f.told = append(f.told, "started for "+s.For) }
+// another returns a Scaler of another process.
+func (f *fixture) another() *surge.Scaler {
+	return surge.New(f.client, types.NamespacedName{Namespace: "shop", Name: "records"}, f)
+}
 
-func (f *fixture) SurgeEnded(_ handover.Surge, reason string) {
+func (f *fixture) SurgeStarted(s workload.Surge) { f.told = append(f.told, "started for "+s.For) }
+
+func (f *fixture) SurgeEnded(_ workload.Surge, reason string) {
 	f.told = append(f.told, "ended: "+reason)
 }
 
 func (f *fixture) react(action clienttesting.Action) (bool, runtime.Object, error) {
 	what := strings.TrimSuffix(action.GetVerb()+" "+action.GetResource().Resource+"/"+action.GetSubresource(), "/")
-	if err := f.refuse[what]; err != nil {
+	if err := f.refuse[what]; err != nil && len(f.writes) >= f.first {
 		return true, nil, err
 	}
 	if action.GetVerb() != "get" {
 		f.writes = append(f.writes, what)
-	}
-	if create, ok := action.(clienttesting.CreateAction); ok && what == "create configmaps" {
-		create.GetObject().(*corev1.ConfigMap).ResourceVersion = "1"
 	}
 	update, ok := action.(clienttesting.UpdateAction)
 	if !ok || action.GetSubresource() != "scale" {
@@ -94,19 +103,21 @@ func (f *fixture) must(err error) {
 	}
 }
 
-func pod(name string) handover.Pod {
-	return handover.Pod{Namespace: "shop", Name: name, UID: "uid-of-" + name, Controller: "StatefulSet/redis"}
+func pod(name string) workload.Pod {
+	return workload.Pod{
+		Namespace: "shop", Name: name, UID: "uid-of-" + name, Controller: "StatefulSet/redis", ControllerUID: "1",
+	}
 }
 
 // start starts a surge for redis-0.
-func (f *fixture) start() handover.Surge {
+func (f *fixture) start() workload.Surge {
 	f.t.Helper()
 	s, err := f.Start(f.t.Context(), pod("redis-0"))
 	f.must(err)
 	return s
 }
 
-func (f *fixture) expectPhase(s handover.Surge, want handover.SurgePhase) {
+func (f *fixture) expectPhase(s workload.Surge, want workload.SurgePhase) {
 	f.t.Helper()
 	if phase, err := f.Phase(f.t.Context(), s); err != nil || phase != want {
 		f.t.Errorf("phase %d, error %v, want %d", phase, err, want)
@@ -122,7 +133,7 @@ func (f *fixture) expectReplicas(want int32) {
 	}
 }
 
-func (f *fixture) expectRecorded(want ...handover.Surge) {
+func (f *fixture) expectRecorded(want ...workload.Surge) {
 	f.t.Helper()
 	got, err := f.Surges(f.t.Context())
 	f.must(err)
@@ -135,11 +146,11 @@ func TestSurge(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	s := f.start()
-	want := handover.Surge{
+	want := workload.Surge{
 		Namespace: "shop", StatefulSet: "redis", UID: "1", Replicas: 3, Pod: "redis-3", For: "redis-0",
 		ForUID: "uid-of-redis-0", Scaled: true,
 	}
-	if diff := cmp.Diff(want, s, cmpopts.IgnoreFields(handover.Surge{}, "Since")); diff != "" || s.Since.IsZero() {
+	if diff := cmp.Diff(want, s, cmpopts.IgnoreFields(workload.Surge{}, "Since")); diff != "" || s.Since.IsZero() {
 		t.Error(s.Since, diff)
 	}
 	if again := f.start(); again != s {
@@ -149,16 +160,16 @@ func TestSurge(t *testing.T) {
 		t.Errorf("for another pod: got %+v, %v, want the same surge", other, err)
 	}
 	f.expectRecorded(s)
-	f.expectPhase(s, handover.SurgePresent)
+	f.expectPhase(s, workload.SurgePresent)
 	f.expectReplicas(4)
 	f.must(f.Shrink(t.Context(), s))
 	f.must(f.Shrink(t.Context(), s))
-	f.expectPhase(s, handover.SurgeAbsent)
+	f.expectPhase(s, workload.SurgeAbsent)
 	f.expectReplicas(3)
 	f.must(f.Forget(t.Context(), s, "redis-0 has moved"))
 	f.expectRecorded()
 	if want := []string{
-		"create configmaps", "update statefulsets/scale", "update configmaps", // recorded before it is scaled
+		"update configmaps", "update statefulsets/scale", "update configmaps", // recorded before it is scaled
 		"update statefulsets/scale", "update configmaps",
 	}; !slices.Equal(f.writes, want) {
 		t.Errorf("got writes %q, want %q", f.writes, want)
@@ -183,15 +194,18 @@ func TestOrdinals(t *testing.T) {
 func TestRefusedWrites(t *testing.T) {
 	t.Parallel()
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "x"}, "x", errors.New("it has changed"))
-	for _, write := range []string{"create configmaps", "update statefulsets/scale", "update configmaps"} {
-		t.Run(write, func(t *testing.T) {
+	for first, write := range []string{"update configmaps", "update statefulsets/scale", "update configmaps"} {
+		t.Run(fmt.Sprint(first, " ", write), func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
-			f.refuse[write] = conflict
+			f.refuse[write], f.first = conflict, first
 			_, err := f.Start(t.Context(), pod("redis-0"))
-			var never handover.NoSurge
+			var never workload.NoSurge
 			if !apierrors.IsConflict(err) || errors.As(err, &never) {
 				t.Fatalf("error %v, want a conflict", err)
+			}
+			if len(f.writes) != first {
+				t.Errorf("got writes %q", f.writes)
 			}
 			delete(f.refuse, write)
 			s, err := f.another().Start(t.Context(), pod("redis-0"))
@@ -211,21 +225,32 @@ func TestNoSurge(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "x"}, "x", nil)
 	for _, tt := range []struct {
 		name   string
-		change func(*fixture, *handover.Pod)
+		change func(*fixture, *workload.Pod)
 		want   string
 	}{
-		{"another namespace", func(_ *fixture, p *handover.Pod) { p.Namespace = "pay" }, "DRAIN_SURGE_NAMESPACES"},
-		{"a Deployment", func(_ *fixture, p *handover.Pod) { p.Controller = "ReplicaSet/a" }, "not one of a StatefulSet"},
-		{"no right to read", func(f *fixture, _ *handover.Pod) {
+		{"a Deployment", func(_ *fixture, p *workload.Pod) { p.Controller = "ReplicaSet/a" }, "not one of a StatefulSet"},
+		{"no controller", func(_ *fixture, p *workload.Pod) { p.Controller, p.ControllerUID = "", "" }, "not one of a StatefulSet"},
+		{
+			"another StatefulSet of the same name", func(_ *fixture, p *workload.Pod) { p.ControllerUID = "2" },
+			"the pod is not one of the StatefulSet redis",
+		},
+		{
+			"a controller that only has its name", func(_ *fixture, p *workload.Pod) { p.ControllerUID = "" },
+			"the pod is not one of the StatefulSet redis",
+		},
+		{"no right to read", func(f *fixture, _ *workload.Pod) {
 			f.refuse["get statefulsets"] = forbidden
 		}, "grant to get statefulsets"},
-		{"no right to scale", func(f *fixture, _ *handover.Pod) {
+		{"no right to scale", func(f *fixture, _ *workload.Pod) {
 			f.refuse["update statefulsets/scale"] = forbidden
 		}, "update statefulsets/scale in shop"},
-		{"no right to record", func(f *fixture, _ *handover.Pod) {
-			f.refuse["create configmaps"] = forbidden
-		}, "ConfigMap agents/records"},
-		{"the user has scaled", func(f *fixture, _ *handover.Pod) {
+		{"no right to record", func(f *fixture, _ *workload.Pod) {
+			f.refuse["get configmaps"] = forbidden
+		}, "ConfigMap shop/records"},
+		{"no right to write the records", func(f *fixture, _ *workload.Pod) {
+			f.refuse["update configmaps"] = forbidden
+		}, "get and update the ConfigMap shop/records"},
+		{"the user has scaled", func(f *fixture, _ *workload.Pod) {
 			f.start()
 			f.setReplicas(6)
 		}, "has 6 replicas now, and had 3"},
@@ -235,12 +260,34 @@ func TestNoSurge(t *testing.T) {
 			f, p := newFixture(t), pod("redis-0")
 			tt.change(f, &p)
 			_, err := f.Start(t.Context(), p)
-			var never handover.NoSurge
+			var never workload.NoSurge
 			if !errors.As(err, &never) || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error %v, want %q", err, tt.want)
 			}
+			if slices.Contains(f.writes, "update statefulsets/scale") && tt.name != "the user has scaled" {
+				t.Errorf("got writes %q", f.writes)
+			}
 		})
 	}
+}
+
+// TestMissingConfigMap: no surge starts without a record, and a surge may start as soon as it can be recorded.
+func TestMissingConfigMap(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "other"}})
+	_, err := f.Start(t.Context(), pod("redis-0"))
+	var never workload.NoSurge
+	if !apierrors.IsNotFound(err) || errors.As(err, &never) || !strings.Contains(err.Error(), "ConfigMap shop/records") {
+		t.Errorf("error %v, want that the ConfigMap is missing", err)
+	}
+	if surges, err := f.Surges(t.Context()); !apierrors.IsNotFound(err) {
+		t.Errorf("got %v, %v, want that the ConfigMap is missing", surges, err)
+	}
+	if f.expectReplicas(3); len(f.writes) > 0 {
+		t.Errorf("got writes %q", f.writes)
+	}
+	f.must(f.client.Tracker().Add(recordsOf(nil)))
+	f.expectRecorded(f.start())
 }
 
 // TestUsersChange leaves alone what a user has changed.
@@ -259,7 +306,7 @@ func TestUsersChange(t *testing.T) {
 			f := newFixture(t)
 			s := f.start()
 			change(f)
-			f.expectPhase(s, handover.SurgeOver)
+			f.expectPhase(s, workload.SurgeOver)
 			before := len(f.writes)
 			f.must(f.Shrink(t.Context(), s))
 			if len(f.writes) > before {
@@ -286,7 +333,10 @@ func TestReplacedStatefulSet(t *testing.T) {
 	f := newFixture(t)
 	f.start()
 	f.put(redisSet("2", 5))
-	s := f.start()
+	p := pod("redis-0")
+	p.ControllerUID = "2"
+	s, err := f.Start(t.Context(), p)
+	f.must(err)
 	f.expectRecorded(s)
 	if s.UID != "2" || s.Replicas != 5 || s.Pod != "redis-5" {
 		t.Errorf("got %+v", s)
@@ -296,20 +346,15 @@ func TestReplacedStatefulSet(t *testing.T) {
 // TestRecordsOfOthers survive, and one that cannot be read is an error that names it.
 func TestRecordsOfOthers(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t, &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "agents", Name: "records", ResourceVersion: "1"},
-		Data:       map[string]string{"pay.cache.x": `{"replicas": 1}`},
-	})
-	other := handover.Surge{Namespace: "pay", StatefulSet: "cache.x", Replicas: 1}
+	f := newFixture(t, recordsOf(map[string]string{"pay.cache.x": `{"replicas": 1}`}))
+	other := workload.Surge{Namespace: "pay", StatefulSet: "cache.x", Replicas: 1}
 	s := f.start()
 	f.expectRecorded(other, s)
 	f.must(f.Forget(t.Context(), s, ""))
 	f.must(f.Forget(t.Context(), s, ""))
 	f.expectRecorded(other)
-	_, err := f.client.CoreV1().ConfigMaps("agents").Update(t.Context(), &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: "records"}, Data: map[string]string{"shop.redis": "x"},
-	}, metav1.UpdateOptions{})
-	f.must(err)
+	f.must(f.client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("configmaps"),
+		recordsOf(map[string]string{"shop.redis": "x"}), "shop"))
 	if _, err := f.Surges(t.Context()); err == nil || !strings.Contains(err.Error(), "shop.redis") {
 		t.Errorf("error %v, want that it names the key", err)
 	}

@@ -1,4 +1,4 @@
-// Package webhook asks a pod itself, by HTTP, whether it may be evicted.
+// Package webhook asks a Service by HTTP whether a pod may be evicted. Its protocol is in protocol.go.
 package webhook
 
 import (
@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -15,59 +16,92 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
 	"github.com/node-drainer/node-drainer/pkg/handover"
 )
 
-const (
-	// Path is where a pod is asked.
-	Path = "/hand-over"
-	// PortName is the name of the port that is called if no annotation says otherwise.
-	PortName = "hand-over"
+// callTimeout bounds a call. A Service that needs longer answers 202, and is asked again.
+const callTimeout = 25 * time.Second
 
-	// maxBytes is how much of a response is read: pods are not trusted. maxMessage is how much of a body
-	// is reported.
-	maxBytes, maxMessage = 4 << 10, 200
-	// callTimeout bounds a call. A pod that needs longer answers 202, and is asked again.
-	callTimeout = 10 * time.Second
-)
+// Releaser asks the Service that a pod names, in the namespace of the pod. It connects to nothing but the cluster IP
+// that the API server has given the Service, follows no redirects, uses no proxy, and sends no credentials. It needs to
+// get services.
+type Releaser struct{ client kubernetes.Interface }
 
-// Releaser asks pods. It connects to nothing but the address that the API server gives for a pod, follows no
-// redirects, uses no proxy, and sends no credentials.
-type Releaser struct{ networks handover.Networks }
-
-// New returns a Releaser that may also call pods in these networks, whatever their addresses are.
-func New(networks handover.Networks) *Releaser { return &Releaser{networks} }
-
-// Question is the body of a request.
-type Question struct {
-	Namespace string    `json:"namespace"`
-	Pod       string    `json:"pod"`
-	Node      string    `json:"node"`
-	Deadline  time.Time `json:"deadline"` // of the drain
-	Last      bool      `json:"last"`     // the pod is not asked again
-}
+// New returns a Releaser.
+func New(client kubernetes.Interface) *Releaser { return &Releaser{client} }
 
 // Release sends one POST. The status decides: 200 is yes, 202 not yet, all others are refusals.
 func (r *Releaser) Release(ctx context.Context, request handover.Request) (handover.Answer, error) {
-	address, mistake := r.addressOf(request.Pod)
-	if mistake != nil {
-		return handover.Answer{Go: true, Outcome: handover.Invalid, Message: mistake.Error()}, nil
-	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
 	pod := request.Pod
-	body, err := json.Marshal(Question{pod.Namespace, pod.Name, pod.Node, request.Deadline.UTC(), request.Last})
+	address, mistake, err := r.addressOf(ctx, pod)
+	switch {
+	case err != nil:
+		return handover.Answer{}, err
+	case mistake != "":
+		return handover.Answer{Go: true, Outcome: handover.Invalid, Message: mistake}, nil
+	}
+	body, err := json.Marshal(Question{
+		pod.Namespace, pod.Name, pod.UID, pod.Node, request.Deadline.UTC(), request.Last,
+		append([]string{}, request.Leaving...), // an empty list is not null
+	})
 	if err != nil {
 		return handover.Answer{}, fmt.Errorf("encode the question: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
 	answer, err := post(ctx, address, body)
 	if err != nil {
-		return handover.Answer{}, fmt.Errorf("ask the pod: %w", err)
+		return handover.Answer{}, fmt.Errorf("ask the Service %s: %w", pod.Annotations[handover.ServiceAnnotation], err)
 	}
 	return answer, nil
 }
 
-// post sends a request, and reads the response, on a connection of its own. An http.Client would follow what a pod
+// addressOf returns where a pod's Service is asked, or the mistake of its annotation. The cluster IP comes from the API
+// server: unlike the address of a pod, no kubelet reports it, and unlike an external name, no user chooses it.
+func (r *Releaser) addressOf(ctx context.Context, pod handover.Pod) (hostPort, mistake string, err error) {
+	name, port, _ := strings.Cut(pod.Annotations[handover.ServiceAnnotation], ":")
+	if name == "" {
+		return "", "the pod has no annotation " + handover.ServiceAnnotation + ", which names the Service to ask", nil
+	}
+	service, err := r.client.CoreV1().Services(pod.Namespace).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return "", "", fmt.Errorf("the namespace %s has no Service %s, which %s names", pod.Namespace, name,
+			handover.ServiceAnnotation)
+	case err != nil:
+		return "", "", fmt.Errorf("get the Service %s: %w", name, err)
+	case service.Spec.ClusterIP == "" || service.Spec.ClusterIP == corev1.ClusterIPNone ||
+		service.Spec.Type == corev1.ServiceTypeExternalName:
+		return "", fmt.Sprintf("the Service %s has no cluster IP: it must not be headless, nor of the type ExternalName",
+			name), nil
+	}
+	number := portOf(service, port)
+	if number == 0 {
+		return "", fmt.Sprintf("the Service %s has no port %s", name, port), nil
+	}
+	return net.JoinHostPort(service.Spec.ClusterIP, strconv.Itoa(int(number))), "", nil
+}
+
+// portOf returns the port of a Service with a name or a number; without one, the port that is called PortName, or the
+// first. It is zero if there is none.
+func portOf(service *corev1.Service, port string) int32 {
+	for _, p := range service.Spec.Ports {
+		if port != "" && (p.Name == port || strconv.Itoa(int(p.Port)) == port) || port == "" && p.Name == PortName {
+			return p.Port
+		}
+	}
+	if port == "" && len(service.Spec.Ports) > 0 {
+		return service.Spec.Ports[0].Port
+	}
+	return 0
+}
+
+// post sends a request, and reads the response, on a connection of its own. An http.Client would follow what a server
 // sends before it is asked, and log it.
 func post(ctx context.Context, address string, body []byte) (handover.Answer, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
@@ -89,60 +123,17 @@ func post(ctx context.Context, address string, body []byte) (handover.Answer, er
 	}
 	response, err := http.ReadResponse(bufio.NewReader(io.LimitReader(conn, maxBytes)), request)
 	if err != nil {
-		return handover.Answer{}, err
+		return handover.Answer{}, readError(err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	return answerOf(response), nil
 }
 
-// addressOf returns where the pod is asked. The error says what to write.
-func (r *Releaser) addressOf(pod handover.Pod) (hostPort string, err error) {
-	port, err := pod.PortOf(PortName)
-	if err != nil {
-		return "", err
+// readError returns an error without the words of the server, which those of net/http quote.
+func readError(err error) error {
+	var network net.Error
+	if errors.As(err, &network) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return err
 	}
-	if port == 0 {
-		return "", fmt.Errorf("the pod has no port named %s, and no annotation %s",
-			PortName, handover.PortAnnotation)
-	}
-	address, err := r.networks.AddressOf(pod)
-	if err != nil {
-		return "", err
-	}
-	return net.JoinHostPort(address.String(), strconv.Itoa(int(port))), nil
-}
-
-// answerOf returns what the response says.
-func answerOf(res *http.Response) handover.Answer {
-	text := messageOf(res.Body)
-	switch res.StatusCode {
-	case http.StatusOK:
-		return handover.Answer{Go: true, Outcome: handover.HandedOver, Message: text}
-	case http.StatusAccepted:
-		seconds, _ := strconv.ParseUint(res.Header.Get("Retry-After"), 10, 8) // zero is for the caller
-		return handover.Answer{
-			Outcome: handover.HandingOver, Message: text, Again: time.Duration(seconds) * time.Second,
-		}
-	}
-	message := "the pod answers " + res.Status
-	if text != "" {
-		message += ": " + text
-	}
-	return handover.Answer{Outcome: handover.Refused, Message: message}
-}
-
-// messageOf returns the beginning of the body in one line. A body that is slow or broken says nothing more.
-func messageOf(body io.Reader) string {
-	text, _ := io.ReadAll(body)
-	line := strings.Join(strings.Fields(strings.ToValidUTF8(string(text), "?")), " ")
-	line = strings.Map(func(r rune) rune {
-		if strconv.IsPrint(r) {
-			return r
-		}
-		return '?'
-	}, line)
-	if runes := []rune(line); len(runes) > maxMessage {
-		line = string(runes[:maxMessage])
-	}
-	return strings.TrimRight(line, ".")
+	return errors.New("the response is no valid HTTP")
 }

@@ -58,15 +58,20 @@ func write(root, commit, dir, base string) error {
 	if err != nil {
 		return err
 	}
+	shared, adapter := module+"pkg/handover", "old.go"
+	if hasKinds(files) {
+		shared, adapter = "", "older.go"
+	}
 	for name, text := range files { // Their names do not end in .go: they are no package of the module.
+		name, text := strings.TrimPrefix(name, "internal/"), moved(text, shared)
 		path := filepath.Join(dir, filepath.FromSlash(name)+".txt")
 		replaced[filepath.Join(root, copies, filepath.FromSlash(name))] = path
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o750), os.WriteFile(path, text, 0o600)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o750), os.WriteFile(path, []byte(text), 0o600)); err != nil {
 			return err
 		}
 	}
 	sim := filepath.Join(root, "test", "sim")
-	replaced[filepath.Join(sim, "old.go")] = filepath.Join(sim, "testdata", "old.go")
+	replaced[filepath.Join(sim, "old.go")] = filepath.Join(sim, "testdata", adapter)
 	list, err := json.Marshal(map[string]any{"Replace": replaced})
 	if err != nil {
 		return err
@@ -88,8 +93,8 @@ func read(name string) (map[string]string, error) {
 	return maps.Clone(overlay.Replace), err
 }
 
-// export returns the Go files of the packages of a commit, without tests, by their names in copies.
-func export(root, commit string) (map[string][]byte, error) {
+// export returns the Go files of the packages of a commit, without tests, by their names.
+func export(root, commit string) (map[string]string, error) {
 	args := []string{"-C", root, "archive", "--format=tar", commit, "internal", "pkg"}
 	git := exec.Command("git", args...) //nolint:gosec // It is run by hand, by who may run git.
 	git.Stderr = os.Stderr
@@ -97,7 +102,7 @@ func export(root, commit string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("git archive %s: %w", commit, err)
 	}
-	files := map[string][]byte{}
+	files := map[string]string{}
 	for reader := tar.NewReader(bytes.NewReader(archive)); ; {
 		header, err := reader.Next()
 		if errors.Is(err, io.EOF) {
@@ -111,16 +116,22 @@ func export(root, commit string) (map[string][]byte, error) {
 			if err != nil {
 				return nil, err
 			}
-			files[strings.TrimPrefix(name, "internal/")] = []byte(moved(string(text)))
+			files[name] = string(text)
 		}
 	}
 }
 
-// moved returns a Go file with the import paths of the copies. Package handover stays: those who write hand-overs
-// import it, so that it must remain compatible.
-func moved(text string) string {
+// hasKinds reports whether package handover of a commit is that of before hand-overs of Redis had a program of their
+// own: agents with it need a copy of it.
+func hasKinds(files map[string]string) bool {
+	return strings.Contains(files["pkg/handover/handover.go"], "\ntype Kind struct")
+}
+
+// moved returns a Go file with the import paths of the copies. The shared package stays: those who write hand-overs
+// import package handover, so that it must remain compatible.
+func moved(text, shared string) string {
 	return strings.NewReplacer(
-		`"`+module+`pkg/handover"`, `"`+module+`pkg/handover"`,
+		`"`+shared+`"`, `"`+shared+`"`,
 		`"`+module+`internal/`, `"`+module+copies,
 		`"`+module+`pkg/`, `"`+module+copies+`pkg/`,
 	).Replace(text)

@@ -9,13 +9,27 @@ import (
 )
 
 // TestWrite: the packages of a commit become other packages than those of the checkout, and what another overlay
-// replaces is replaced, too.
+// replaces is replaced, too. Package handover stays the same one, if it is compatible.
 func TestWrite(t *testing.T) {
 	t.Parallel()
+	for name, tt := range map[string]struct{ handover, adapter, imported string }{
+		"now":    {"package handover\n\ntype Releaser any\n", "old.go", module + "pkg/handover"},
+		"before": {"package handover\n\ntype Kind struct{}\n", "older.go", module + "test/sim/old/pkg/handover"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			expectWritten(t, tt.handover, tt.adapter, tt.imported)
+		})
+	}
+}
+
+func expectWritten(t *testing.T, handover, adapter, imported string) {
+	t.Helper()
 	root, dir := t.TempDir(), t.TempDir()
 	for name, text := range map[string]string{
 		"internal/app/app.go": `import ("` + module + `internal/config"; "` + module + `pkg/handover"; "` + module +
 			`pkg/handover/redis")`,
+		"pkg/handover/handover.go": handover,
 		"internal/app/app_test.go": "test", "pkg/node/node.go": "node", "pkg/node/page.md": "page", "cmd/main.go": "main",
 	} {
 		path := filepath.Join(root, filepath.FromSlash(name))
@@ -35,15 +49,15 @@ func TestWrite(t *testing.T) {
 	}
 	var overlay struct{ Replace map[string]string }
 	text, err := os.ReadFile(filepath.Join(dir, "overlay.json"))
-	if err != nil || json.Unmarshal(text, &overlay) != nil || len(overlay.Replace) != 4 {
-		t.Fatalf("%s, %v: want 4 files", text, err)
+	if err != nil || json.Unmarshal(text, &overlay) != nil || len(overlay.Replace) != 5 {
+		t.Fatalf("%s, %v: want 5 files", text, err)
 	}
 	sim := filepath.Join(root, "test", "sim")
-	if adapter := overlay.Replace[filepath.Join(sim, "old.go")]; adapter != filepath.Join(sim, "testdata", "old.go") {
-		t.Errorf("old.go is replaced by %q", adapter)
+	if got := overlay.Replace[filepath.Join(sim, "old.go")]; got != filepath.Join(sim, "testdata", adapter) {
+		t.Errorf("old.go is replaced by %q", got)
 	}
 	for name, want := range map[string]string{
-		"old/app/app.go": `import ("` + module + `test/sim/old/config"; "` + module + `pkg/handover"; "` + module +
+		"old/app/app.go": `import ("` + module + `test/sim/old/config"; "` + imported + `"; "` + module +
 			`test/sim/old/pkg/handover/redis")`,
 		"old/pkg/node/node.go": "node",
 	} {

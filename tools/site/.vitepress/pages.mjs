@@ -11,6 +11,7 @@ function addressOf(file) {
   if (file === 'README.md') return 'index.md'
   if (file === 'docs/README.md') return 'pages.md'
   if (file.startsWith('docs/')) return file.slice('docs/'.length)
+  if (file.startsWith('charts/node-drainer-')) return `chart-${file.split('/')[1].slice('node-drainer-'.length)}.md`
   if (file.startsWith('charts/')) return 'chart.md'
   return path.basename(file).toLowerCase()
 }

@@ -1,9 +1,10 @@
-package handover
+package workload
 
 import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -28,6 +29,16 @@ func ParseNetworks(text string) (Networks, error) {
 	return all, nil
 }
 
+// elsewhere returns networks of which no pod has an address, and behind which there are others: what IPv4 addresses are
+// translated to (RFC 6052, RFC 8215, RFC 3056, RFC 4380), and instance metadata and other services of EC2 by IPv6
+// (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/instancedata-data-retrieval.html).
+func elsewhere() []netip.Prefix {
+	return []netip.Prefix{
+		netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("64:ff9b:1::/48"), netip.MustParsePrefix("2002::/16"),
+		netip.MustParsePrefix("2001::/32"), netip.MustParsePrefix("fd00:ec2::/32"),
+	}
+}
+
 // AddressOf returns the address that a pod may be called at. Pods are not trusted: one that uses the network of its
 // node has the address of the node, behind which there are other services, as behind loopback and link-local
 // addresses, such as the instance metadata service.
@@ -46,12 +57,15 @@ func (n Networks) AddressOf(p Pod) (netip.Addr, error) {
 		}
 	}
 	switch {
+	case slices.ContainsFunc(elsewhere(), func(network netip.Prefix) bool { return network.Contains(address) }):
+		return netip.Addr{}, fmt.Errorf("the address %s of the pod is translated to IPv4, or of the services of an instance",
+			address)
 	case p.HostNetwork:
 		return netip.Addr{}, errors.New("the pod uses the network of its node (hostNetwork), " +
-			"and DRAIN_HAND_OVER_NETWORKS does not list its address")
+			"and NETWORKS does not list its address")
 	case !address.IsGlobalUnicast():
 		return netip.Addr{}, fmt.Errorf("the pod has the address %s, which is no unicast address of a network, "+
-			"and DRAIN_HAND_OVER_NETWORKS does not list it", address)
+			"and NETWORKS does not list it", address)
 	}
 	return address, nil
 }

@@ -1,4 +1,4 @@
-package handover
+package workload
 
 import (
 	"strings"
@@ -20,8 +20,11 @@ func TestAddressOf(t *testing.T) {
 		{"a zone", "", Pod{IP: "fe80::1%eth0"}, "no unicast address"},
 		{"loopback", "", Pod{IP: "127.0.0.1"}, "no unicast address"},
 		{"loopback in a listed network", "10.0.0.0/8, 127.1.0.0/16", Pod{IP: "127.1.2.3"}, "127.1.2.3"},
-		{"loopback in another network", "127.1.0.0/16", Pod{IP: "127.2.0.1"}, "DRAIN_HAND_OVER_NETWORKS"},
+		{"loopback in another network", "127.1.0.0/16", Pod{IP: "127.2.0.1"}, "and NETWORKS does not list it"},
 		{"instance metadata", "", Pod{IP: "169.254.169.254"}, "no unicast address"},
+		{"instance metadata by IPv6", "", Pod{IP: "fd00:ec2::254"}, "services of an instance"},
+		{"instance metadata by NAT64", "", Pod{IP: "64:ff9b::a9fe:a9fe"}, "translated to IPv4"},
+		{"instance metadata by 6to4", "", Pod{IP: "2002:a9fe:a9fe::1"}, "translated to IPv4"},
 		{"unspecified", "", Pod{IP: "0.0.0.0"}, "no unicast address"},
 		{"multicast", "", Pod{IP: "224.0.0.1"}, "no unicast address"},
 		{"the network of the node", "", Pod{IP: "10.1.2.3", HostNetwork: true}, "hostNetwork"},

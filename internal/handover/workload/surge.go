@@ -1,8 +1,10 @@
-package handover
+package workload
 
 import (
 	"context"
 	"time"
+
+	"github.com/node-drainer/node-drainer/pkg/handover"
 )
 
 // SurgeAnnotation on a pod of a StatefulSet, with the value "true", permits that the StatefulSet gets one more pod
@@ -59,5 +61,5 @@ type Surger interface {
 	// EndSurge does what can be done now to end a surge. The pods are those of its namespace, as a list from the API
 	// server has just shown them. Answer.Go says that nothing is left of the surge; otherwise the caller repeats the
 	// call later, for as long as the surge is recorded.
-	EndSurge(ctx context.Context, s Surge, pods []Pod) (Answer, error)
+	EndSurge(ctx context.Context, s Surge, pods []Pod) (handover.Answer, error)
 }
