@@ -172,9 +172,10 @@ demo-replay: ## Watch a recorded demo, for half a minute. It needs nothing but G
 ##@ More
 
 .PHONY: fuzz
-fuzz: ## Fuzz the parser of notifications for FUZZTIME (60s), and that of Redis with a million inputs.
-	$(GO) test -run '^$$' -fuzz '^FuzzParse$$' -fuzztime $(FUZZTIME) ./internal/event
-	$(GO) test -run '^$$' -fuzz '^FuzzRead$$' -fuzztime 1000000x ./internal/handover/redis/resp
+fuzz: ## Fuzz each parser of what others write for FUZZTIME (60s).
+	@grep -rl --include=*_test.go '^func Fuzz' internal pkg | while read -r file; do \
+		$(GO) test -run '^$$' -fuzz . -fuzztime $(FUZZTIME) "./$$(dirname "$$file")"; \
+	done
 
 .PHONY: bench
 bench: cluster ## Measure drains against kubectl and the limit, for 25 minutes; BENCH='-scenario one' for less.

@@ -112,7 +112,7 @@ func (s *Server) work(ctx context.Context, said map[string]string) (left int, er
 	return len(s.groups) + len(surges), errors.Join(err, surgesErr)
 }
 
-// inTurn does something while no pod is asked.
+// inTurn does something while no pod is asked, to its end, like an answer.
 func (s *Server) inTurn(ctx context.Context, do func(context.Context)) {
 	select {
 	case <-ctx.Done():
@@ -120,7 +120,7 @@ func (s *Server) inTurn(ctx context.Context, do func(context.Context)) {
 	case <-s.turn:
 		defer func() { s.turn <- struct{}{} }()
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
 	do(ctx)
 }
