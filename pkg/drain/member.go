@@ -70,7 +70,7 @@ func handOverPod(p *corev1.Pod) *handover.Pod {
 		Annotations: map[string]string{},
 	}
 	if owner := metav1.GetControllerOf(p); owner != nil {
-		out.Controller = owner.Kind + "/" + owner.Name
+		out.Controller, out.ControllerUID = owner.Kind+"/"+owner.Name, string(owner.UID)
 	}
 	single := []string{handover.HandedOverAnnotation, handover.DrainAnnotation}
 	for name, value := range p.Annotations {

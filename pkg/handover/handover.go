@@ -25,13 +25,14 @@ type Request struct {
 
 // Pod is what a hand-over needs to know of a pod.
 type Pod struct {
-	Namespace   string
-	Name        string
-	UID         string
-	Node        string
-	Labels      map[string]string
-	Controller  string            // KIND/NAME of what controls it; empty without one
-	Annotations map[string]string // only those that begin with Prefix, HandedOverAnnotation and DrainAnnotation
+	Namespace     string
+	Name          string
+	UID           string
+	Node          string
+	Labels        map[string]string
+	Controller    string            // KIND/NAME of what controls it; empty without one
+	ControllerUID string            // empty without one
+	Annotations   map[string]string // only those that begin with Prefix, HandedOverAnnotation and DrainAnnotation
 }
 
 // Answer is what a Releaser found out.

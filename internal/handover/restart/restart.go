@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
@@ -131,7 +132,8 @@ func (r *Restarter) singleNodeVolume(ctx context.Context, d *appsv1.Deployment) 
 	return "", nil
 }
 
-// owners returns the ReplicaSet and the Deployment that control the pod; nil without one.
+// owners returns the ReplicaSet and the Deployment that control the pod; nil without one. Whoever may create pods may
+// name any controller in them, so the pod must be one that the ReplicaSet selects, and the UIDs must agree.
 func (r *Restarter) owners(ctx context.Context, p handover.Pod) (*appsv1.ReplicaSet, *appsv1.Deployment, error) {
 	name, ok := strings.CutPrefix(p.Controller, "ReplicaSet/")
 	if !ok {
@@ -142,10 +144,15 @@ func (r *Restarter) owners(ctx context.Context, p handover.Pod) (*appsv1.Replica
 		return nil, nil, err
 	}
 	owner := metav1.GetControllerOf(set)
-	if owner == nil || owner.Kind != "Deployment" {
+	selects, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
+	isOfSet := err == nil && string(set.UID) == p.ControllerUID && selects.Matches(labels.Set(p.Labels))
+	if !isOfSet || owner == nil || owner.Kind != "Deployment" {
 		return nil, nil, nil
 	}
 	deployment, err := r.client.AppsV1().Deployments(p.Namespace).Get(ctx, owner.Name, metav1.GetOptions{})
+	if err == nil && !metav1.IsControlledBy(set, deployment) {
+		return nil, nil, nil
+	}
 	return set, deployment, err
 }
 

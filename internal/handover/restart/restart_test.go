@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -33,7 +34,7 @@ type workload struct {
 
 func controlledBy(kind, name string) []metav1.OwnerReference {
 	yes := true
-	return []metav1.OwnerReference{{Kind: kind, Name: name, Controller: &yes}}
+	return []metav1.OwnerReference{{Kind: kind, Name: name, UID: types.UID("uid-of-" + name), Controller: &yes}}
 }
 
 // newWorkload returns a Deployment with one replica that has the annotation and is complete, changed as given.
@@ -41,14 +42,18 @@ func newWorkload(changes ...func(*workload)) *workload {
 	numbered := map[string]string{"deployment.kubernetes.io/revision": "3"}
 	w := &workload{
 		pod: handover.Pod{
-			Namespace: shop, Name: "web-1", Controller: "ReplicaSet/web-a",
+			Namespace: shop, Name: "web-1", Controller: "ReplicaSet/web-a", ControllerUID: "uid-of-web-a",
+			Labels:      map[string]string{"app": "web", "pod-template-hash": "a"},
 			Annotations: map[string]string{handover.DrainAnnotation: handover.Restart},
 		},
 		set: &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{
-			Namespace: shop, Name: "web-a", OwnerReferences: controlledBy("Deployment", "web"), Annotations: numbered,
+			Namespace: shop, Name: "web-a", UID: "uid-of-web-a", OwnerReferences: controlledBy("Deployment", "web"),
+			Annotations: numbered,
+		}, Spec: appsv1.ReplicaSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"pod-template-hash": "a"}},
 		}},
 		deployment: &appsv1.Deployment{
-			ObjectMeta: metav1.ObjectMeta{Namespace: shop, Name: "web", Annotations: numbered, Generation: 5},
+			ObjectMeta: metav1.ObjectMeta{Namespace: shop, Name: "web", UID: "uid-of-web", Annotations: numbered, Generation: 5},
 			Status:     appsv1.DeploymentStatus{ObservedGeneration: 5, Replicas: 1, UpdatedReplicas: 1},
 		},
 	}
@@ -151,6 +156,9 @@ func TestRelease(t *testing.T) {
 				Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Message: "it has timed out progressing.",
 			}}
 		}), handover.Restarting, "it has timed out progressing.", 0},
+		{"a ReplicaSet of another UID", newWorkload(func(w *workload) { w.pod.ControllerUID = "x" }), handover.Unfit, "not a pod of a Dep", 0},
+		{"a Deployment of another UID", newWorkload(func(w *workload) { w.deployment.UID = "x" }), handover.Unfit, "not a pod of a Dep", 0},
+		{"labels of another ReplicaSet", newWorkload(func(w *workload) { w.pod.Labels = nil }), handover.Unfit, "not a pod of a Dep", 0},
 		{"no owner", newWorkload(func(w *workload) { w.pod.Controller = "" }), handover.Unfit, "not a pod of a Dep", 0},
 		{"a StatefulSet", newWorkload(func(w *workload) {
 			w.pod.Controller = "StatefulSet/web"
