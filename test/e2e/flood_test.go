@@ -35,15 +35,14 @@ func TestFlood(t *testing.T) {
 		f.terminate(id)
 	}
 	agent.waitCount(drains, "draining")
-	h := &hostility{fixture: f, agent: agent}
-	before, calls, sent := h.memory("VmRSS"), f.aws.Requests(), time.Now()
+	before, calls, sent := agent.memory("VmRSS"), f.aws.Requests(), time.Now()
 	for i := range 10_000 {
 		f.aws.Send(f.queue, f.forged(i, instances[i%drains]))
 	}
 	for _, id := range instances {
 		f.assertHeartbeats(f.waitCompleted(id), heartbeatTimeout/2)
 	}
-	took, most := time.Since(sent), h.memory("VmHWM")
+	took, most := time.Since(sent), agent.memory("VmHWM")
 	t.Logf("resident memory: %d KiB before, %d KiB at most; %d messages were deleted in %v",
 		before, most, f.aws.Queue(f.queue).Deleted, took.Round(time.Second))
 	if most > 100<<10 {

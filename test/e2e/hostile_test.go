@@ -41,9 +41,9 @@ func TestHostilePods(t *testing.T) {
 		honest[fmt.Sprintf("honest-%d", i)] = replies{"INFO replication": "role:master\r\n"}.serve
 	}
 	h.drain(honest)
-	before := h.memory("VmHWM")
+	before := h.program.memory("VmHWM")
 	h.drain(hostile(other.ip, other.port))
-	after := h.memory("VmHWM")
+	after := h.program.memory("VmHWM")
 	t.Logf("most memory: %d KiB, and %d KiB with hostile pods", before, after)
 	if after-before > 5<<10 {
 		t.Errorf("hostile pods took %d KiB, want 5 MiB at most", after-before)
@@ -101,17 +101,21 @@ func namePort(name, port string) func(*corev1.PodTemplateSpec) {
 	}
 }
 
-// memory returns a figure of the status of the program, in KiB.
-func (h *hostility) memory(name string) int {
-	h.t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", h.program.Cmd.Process.Pid))
-	h.must(err)
+// memory returns a figure of the status of the process, in KiB.
+func (p *agentProcess) memory(name string) int {
+	p.t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Cmd.Process.Pid))
+	if err != nil {
+		p.t.Fatal(err)
+	}
 	found := regexp.MustCompile(name + `:\s+(\d+) kB`).FindSubmatch(status)
 	if found == nil {
-		h.t.Fatalf("no %s in\n%s", name, status)
+		p.t.Fatalf("no %s in\n%s", name, status)
 	}
 	n, err := strconv.Atoi(string(found[1]))
-	h.must(err)
+	if err != nil {
+		p.t.Fatal(err)
+	}
 	return n
 }
 
