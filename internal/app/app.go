@@ -15,16 +15,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/transport"
 	"k8s.io/klog/v2"
 
 	"github.com/node-drainer/node-drainer/internal/agent"
 	"github.com/node-drainer/node-drainer/internal/cloud"
 	"github.com/node-drainer/node-drainer/internal/config"
+	"github.com/node-drainer/node-drainer/internal/kube"
 	"github.com/node-drainer/node-drainer/internal/node"
 	"github.com/node-drainer/node-drainer/internal/notify"
 	"github.com/node-drainer/node-drainer/internal/observe"
@@ -135,24 +133,14 @@ func startNotifier(ctx context.Context, cfg config.Agent, o *observe.Observer) (
 	}, nil
 }
 
-// kubernetesClient connects as KUBECONFIG says, or with the ServiceAccount of the pod. It has no client-side
-// rate limit: API Priority and Fairness in the API server limits it. Its requests pass through wrap, which may be nil.
+// kubernetesClient returns a client whose requests pass through wrap, which may be nil.
 func kubernetesClient(version string, wrap transport.WrapperFunc) (kubernetes.Interface, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	cfg, err := kube.Config()
 	if err != nil {
-		return nil, fmt.Errorf("configure the Kubernetes client (set KUBECONFIG outside a cluster): %w", err)
+		return nil, err
 	}
-	cfg.QPS = -1
 	if wrap != nil {
 		cfg.Wrap(wrap)
 	}
-	cfg.ContentType = runtime.ContentTypeProtobuf // takes a fraction of the time and memory of JSON
-	cfg.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	cfg.UserAgent = rest.DefaultKubernetesUserAgent() + " node-drainer/" + version
-	client, err := kubernetes.NewForConfig(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("configure the Kubernetes client: %w", err)
-	}
-	return client, nil
+	return kube.Client(cfg, "node-drainer/"+version)
 }

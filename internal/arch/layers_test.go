@@ -20,6 +20,7 @@ func layers() map[string]int {
 		"internal/arch":  0,
 		"internal/cloud": 0,
 		"internal/gate":  0,
+		"internal/kube":  0,
 
 		"internal/event": 1, // Pure: parsing and policy.
 		"pkg/refresh":    1,
@@ -81,7 +82,8 @@ func guards() []guard {
 	and := func(packages ...string) []string { return append(packages, "internal/app", "internal/cli") }
 	kubernetes := and("internal/node", "pkg/drain", "internal/handover/redis", "internal/handover/restart",
 		"internal/handover/surge", "internal/handover/webhook", "internal/handover/workload", "internal/handover/program",
-		"internal/launch", "internal/lead", "internal/autoscaler", "internal/access", "internal/cluster", "internal/retry")
+		"internal/launch", "internal/lead", "internal/autoscaler", "internal/access", "internal/cluster", "internal/retry",
+		"internal/kube")
 	return []guard{
 		{"github.com/aws", and("pkg/queue", "internal/autoscaling", "internal/ec2", "internal/cloudwatch",
 			"internal/eventbridge", "internal/nodegroup", "internal/cloud")},

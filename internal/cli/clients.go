@@ -20,7 +20,6 @@ import (
 	awseks "github.com/aws/aws-sdk-go-v2/service/eks"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -31,6 +30,7 @@ import (
 	"github.com/node-drainer/node-drainer/internal/cloudwatch"
 	"github.com/node-drainer/node-drainer/internal/cluster"
 	"github.com/node-drainer/node-drainer/internal/ec2"
+	"github.com/node-drainer/node-drainer/internal/kube"
 	"github.com/node-drainer/node-drainer/internal/nodegroup"
 	"github.com/node-drainer/node-drainer/internal/rollout"
 	"github.com/node-drainer/node-drainer/internal/rollout/plan"
@@ -251,12 +251,8 @@ func (e *executor) kubernetesClient() (kubernetes.Interface, error) {
 		}
 		return nil, fmt.Errorf("%w%s", err, contextHint(rules, e.settings.context))
 	}
-	cfg.QPS = -1 // the API server limits requests by priority and fairness
-	cfg.ContentType = runtime.ContentTypeProtobuf
-	cfg.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	cfg.UserAgent = rest.DefaultKubernetesUserAgent() + " node-drainer/" + e.version
 	cfg.WarningHandler = rest.NoWarnings{}
-	return kubernetes.NewForConfig(cfg)
+	return kube.Client(cfg, "node-drainer/"+e.version)
 }
 
 // errNoCluster says why there is no configuration of a cluster: kubectl's rules ignore files that do not exist.

@@ -16,6 +16,7 @@ import (
 	informers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/node-drainer/node-drainer/internal/kube"
 	"github.com/node-drainer/node-drainer/internal/retry"
 )
 
@@ -197,22 +198,10 @@ func (w *podWatch) fetch(ctx context.Context, timeout time.Duration) (records []
 	return records, nil
 }
 
-// eachPod calls use for the pods that a consistent list returns. It lists them in pages, so that pods with large
-// annotations, each of which may take more than a megabyte, are not all in memory at the same time. use must not keep
-// the pod.
+// eachPod is kube.EachPod, in pages of podsPerPage.
 func (d *Drainer) eachPod(
 	ctx context.Context, namespace string, o metav1.ListOptions, use func(*corev1.Pod),
 ) error {
-	for o.Limit = podsPerPage; ; {
-		page, err := d.client.CoreV1().Pods(namespace).List(ctx, o)
-		if err != nil {
-			return err
-		}
-		for i := range page.Items {
-			use(&page.Items[i])
-		}
-		if o.Continue = page.Continue; o.Continue == "" {
-			return nil
-		}
-	}
+	o.Limit = podsPerPage
+	return kube.EachPod(ctx, d.client, namespace, o, use)
 }

@@ -12,17 +12,15 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/node-drainer/node-drainer/internal/handover/redis"
 	"github.com/node-drainer/node-drainer/internal/handover/server"
 	"github.com/node-drainer/node-drainer/internal/handover/surge"
 	"github.com/node-drainer/node-drainer/internal/handover/webhook"
 	"github.com/node-drainer/node-drainer/internal/handover/workload"
+	"github.com/node-drainer/node-drainer/internal/kube"
 	"github.com/node-drainer/node-drainer/internal/node"
 	"github.com/node-drainer/node-drainer/internal/observe"
 )
@@ -33,7 +31,11 @@ const stopTimeout = 25 * time.Second
 // Run answers questions until ctx ends, and what has begun then. It returns an error if it cannot.
 func Run(ctx context.Context, cfg Config, version string, out io.Writer) error {
 	log := observe.NewLogger(observe.Config{Level: cfg.LogLevel, Format: cfg.LogFormat}, out)
-	client, err := kubernetesClient(version)
+	connection, err := kube.Config()
+	if err != nil {
+		return err
+	}
+	client, err := kube.Client(connection, "node-drainer-handover/"+version)
 	if err != nil {
 		return err
 	}
@@ -99,16 +101,4 @@ func serve(ctx context.Context, listener net.Listener, s *server.Server) error {
 		return err
 	}
 	return <-stopped
-}
-
-func kubernetesClient(version string) (kubernetes.Interface, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("configure the Kubernetes client (set KUBECONFIG outside a cluster): %w", err)
-	}
-	cfg.ContentType = runtime.ContentTypeProtobuf
-	cfg.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	cfg.UserAgent = rest.DefaultKubernetesUserAgent() + " node-drainer-handover/" + version
-	return kubernetes.NewForConfig(cfg)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/handover/workload"
+	"github.com/node-drainer/node-drainer/internal/retry"
 	"github.com/node-drainer/node-drainer/pkg/handover"
 )
 
@@ -82,16 +83,8 @@ func (s *Server) Run(ctx context.Context) {
 		case <-next:
 		case <-s.woken:
 			pause = shortestPause
-			s.rest(ctx)
+			retry.Sleep(ctx, pause) // a pod that was just released is still there
 		}
-	}
-}
-
-// rest waits for a moment, since a pod that was just released is still there.
-func (s *Server) rest(ctx context.Context) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(shortestPause):
 	}
 }
 

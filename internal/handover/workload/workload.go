@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/kubectl/pkg/util/podutils"
 
+	"github.com/node-drainer/node-drainer/internal/kube"
 	"github.com/node-drainer/node-drainer/pkg/handover"
 )
 
@@ -79,26 +80,20 @@ const (
 // List lists the pods of a namespace, from the API server and not from its cache: a member that is missing must not be
 // overlooked. It leaves out pods that no API server has created: a kubelet may call them what it likes.
 func List(ctx context.Context, client kubernetes.Interface, namespace string) (all []Pod, err error) {
-	o, nodes := metav1.ListOptions{Limit: pageSize}, map[string]bool{}
-	for {
-		page, err := client.CoreV1().Pods(namespace).List(ctx, o)
-		if err != nil {
-			return nil, err
+	nodes := map[string]bool{}
+	err = kube.EachPod(ctx, client, namespace, metav1.ListOptions{Limit: pageSize}, func(p *corev1.Pod) {
+		nodes[p.Status.HostIP] = true
+		if !isMirror(p) {
+			all = append(all, podOf(p))
 		}
-		for i := range page.Items {
-			p := &page.Items[i]
-			nodes[p.Status.HostIP] = true
-			if !isMirror(p) {
-				all = append(all, podOf(p))
-			}
-		}
-		if o.Continue = page.Continue; o.Continue == "" {
-			for i := range all {
-				all[i].HostNetwork = all[i].HostNetwork || all[i].IP != "" && nodes[all[i].IP]
-			}
-			return all, nil
-		}
+	})
+	if err != nil {
+		return nil, err
 	}
+	for i := range all {
+		all[i].HostNetwork = all[i].HostNetwork || all[i].IP != "" && nodes[all[i].IP]
+	}
+	return all, nil
 }
 
 // isMirror reports whether a pod is a mirror pod: a kubelet has created it, for a static pod of its node.
