@@ -260,7 +260,6 @@ chart: ## Check the Helm charts and pack them into dist/, with REGISTRY and DIGE
 .PHONY: manifests
 manifests: chart ## Write dist/install.yaml: what the agent's chart installs, for those who do not use Helm.
 	$(HELM) template node-drainer "$(DIST)/charts/node-drainer" --namespace kube-system --no-hooks --values deploy/install-values.yaml \
-		--api-versions admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy \
 		$(if $(REGISTRY),,--set image.registry=YOUR-REGISTRY) >"$(DIST)/install.yaml"
 
 .PHONY: verify-tag

@@ -3,10 +3,8 @@
 package chart_test
 
 import (
-	"bytes"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
@@ -101,30 +99,6 @@ func TestEachValueOfHandoversIsUsed(t *testing.T) {
 	t.Parallel()
 	full := setupsOf(t, handover(t))["full"]
 	values, set := readYAML(t, filepath.Join(handover(t), "values.yaml")), readYAML(t, full)
-	draw := func(t *testing.T, more ...string) []byte {
-		args := append([]string{"template", "x", handover(t), "--skip-schema-validation", "--values", full}, more...)
-		out, err := chart.Helm(t.Context(), nil, args...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return []byte(out)
-	}
-	before := draw(t)
 	delete(values["serviceAccount"].(map[string]any), "create") // It must not have annotations then.
-	for _, at := range leaves(values, nil) {
-		t.Run(strings.Join(at, "."), func(t *testing.T) {
-			t.Parallel()
-			value, overridden := lookup(set, at)
-			if !overridden {
-				value, _ = lookup(values, at)
-			}
-			other := changed(value)
-			for _, key := range slices.Backward(at) {
-				other = map[string]any{key: other}
-			}
-			if bytes.Equal(before, draw(t, "--values", write(t, other.(map[string]any)))) {
-				t.Errorf("%v or not, the chart makes the same", value)
-			}
-		})
-	}
+	expectUsed(t, values, set, handover(t), "--values", full)
 }

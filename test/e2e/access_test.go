@@ -47,7 +47,7 @@ var (
 	})
 	renderPolicy = sync.OnceValues(func() ([]unstructured.Unstructured, error) {
 		objects, err := chart.Render(context.Background(), anyNamespace, anyNamespace,
-			"--api-versions", "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy", "--set", strings.Join([]string{
+			"--set", strings.Join([]string{
 				"config.clusterName=demo", "config.queue.url=https://sqs.eu-central-1.amazonaws.com/1/q",
 				"image.registry=registry.example.com", "serviceAccount.name=" + agentAccount, "rbac.restartDeployments=true",
 				"config.autoscalerDeployment=" + anyNamespace + "/" + autoscalerName,
