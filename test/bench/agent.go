@@ -62,7 +62,7 @@ func (a *agent) startHandover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	address, err := redispods.Expose(ctx, a.cluster, a.namespace, redispods.Service)
+	address, err := a.cluster.Expose(ctx, a.namespace, redispods.Service)
 	if err != nil {
 		return err
 	}

@@ -135,7 +135,7 @@ func TestFailedHandOvers(t *testing.T) {
 // serve serves HTTP at a Service.
 func (f *fixture) serve(service string, handler http.HandlerFunc) {
 	f.t.Helper()
-	address, err := redispods.Expose(f.ctx, f.cluster, f.namespace, service)
+	address, err := f.cluster.Expose(f.ctx, f.namespace, service)
 	f.must(err)
 	server := httptest.NewUnstartedServer(handler)
 	f.must(server.Listener.Close())
@@ -156,7 +156,7 @@ type handoverProgram struct {
 func (f *fixture) startHandover(env ...string) *handoverProgram {
 	f.t.Helper()
 	f.install(renderHandover)
-	address, err := redispods.Expose(f.ctx, f.cluster, f.namespace, redispods.Service)
+	address, err := f.cluster.Expose(f.ctx, f.namespace, redispods.Service)
 	f.must(err)
 	h := &handoverProgram{fixture: f, program: redispods.Handover{
 		Program: handoverBinary, Kubeconfig: f.token(handoverAccount), Namespace: f.namespace, Address: address, Env: env,
