@@ -125,7 +125,8 @@ func (s *Server) reconcile(ctx context.Context, g *movedGroup) error {
 	if err != nil {
 		return err
 	}
-	request, ready := g.request(pods)
+	// The pod of this process has all annotations of a group that has no others.
+	request, ready := g.request(slices.DeleteFunc(pods, func(p workload.Pod) bool { return p.Name == s.options.Pod }))
 	var answer handover.Answer
 	if ready {
 		answer, err = s.options.Releaser.Reconcile(ctx, request)

@@ -274,6 +274,20 @@ func TestFirstQuestionStarts(t *testing.T) {
 	})
 }
 
+// TestOwnPodIsNoMember: the pod of the process has the annotations of a group that has no others.
+func TestOwnPodIsNoMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, member("handover-0"), member("a"), member("b"))
+		f.start()
+		f.ask("a")
+		f.remove("a")
+		elapse(time.Minute)
+		if want := []string{"reconcile b"}; !slices.Equal(f.done("reconcile"), want) {
+			t.Errorf("got calls %q, want %q", f.done("reconcile"), want)
+		}
+	})
+}
+
 // TestIsAlike: the annotations that one member may have, and another not, make no other group.
 func TestIsAlike(t *testing.T) {
 	for name, want := range map[string]bool{
