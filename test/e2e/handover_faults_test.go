@@ -44,7 +44,7 @@ func newBrokenRedis(f *fixture, servers int) *brokenRedis {
 // start creates the pods of the servers, as they are now, and the agent.
 func (r *brokenRedis) start(env ...string) *agentProcess {
 	r.t.Helper()
-	_, err := r.cluster.Client().CoreV1().Secrets(r.namespace).Create(r.ctx, &corev1.Secret{
+	secret, err := r.cluster.Client().CoreV1().Secrets(r.namespace).Create(r.ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: redispods.Secret},
 		StringData: map[string]string{"username": redisserver.Username, "password": r.password},
 	}, metav1.CreateOptions{})
@@ -56,6 +56,10 @@ func (r *brokenRedis) start(env ...string) *agentProcess {
 			node, ip = r.node, r.ip
 		}
 		pods := redisMember(workload.SecretAnnotation, redispods.Secret)
+		// One controller, by which a member is known that its leader has given up: any object that does nothing to them.
+		pods.Change = func(p *corev1.PodTemplateSpec) {
+			p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(secret, corev1.SchemeGroupVersion.WithKind("Secret"))}
+		}
 		pods.GracePeriod = 2 * time.Second
 		r.pod(s.Name, node, pods)
 		r.setAddress(s.Name, ip)
