@@ -99,7 +99,7 @@ func newMember(pod workload.Pod) *member {
 func (c *call) candidates(named []address, asked []*member) (pods []*member) {
 	for _, peer := range c.request.Peers {
 		wasAsked := slices.ContainsFunc(asked, func(m *member) bool { return m.UID == peer.UID })
-		if wasAsked || peer.Namespace != c.request.Pod.Namespace || !isAlike(peer, c.request.Pod) {
+		if wasAsked || peer.Namespace != c.request.Pod.Namespace || !peer.IsAlike(c.request.Pod) {
 			continue
 		}
 		m := newMember(peer)
@@ -113,18 +113,6 @@ func (c *call) candidates(named []address, asked []*member) (pods []*member) {
 // hasController reports whether two pods have the same controller.
 func hasController(a, b workload.Pod) bool {
 	return a.ControllerUID != "" && a.ControllerUID == b.ControllerUID
-}
-
-// isAlike reports whether two pods have the annotations of one group.
-func isAlike(a, b workload.Pod) bool {
-	for _, name := range []string{
-		handover.KindAnnotation, workload.SecretAnnotation, workload.SentinelsAnnotation, workload.MasterAnnotation,
-	} {
-		if a.Annotations[name] != b.Annotations[name] {
-			return false
-		}
-	}
-	return true
 }
 
 // askAll asks several members at once. A connection is used by one of them alone.

@@ -52,7 +52,7 @@ func (c *call) sentinelPods() (pods []workload.Pod) {
 			if selects.Matches(labels.Set(pod.Labels)) {
 				pods = append(pods, pod)
 			}
-		case named && isAlike(pod, c.request.Pod) && (pod.UID == c.request.Pod.UID || hasController(pod, c.request.Pod)):
+		case named && pod.IsAlike(c.request.Pod) && (pod.UID == c.request.Pod.UID || hasController(pod, c.request.Pod)):
 			pods = append(pods, pod)
 		}
 	}

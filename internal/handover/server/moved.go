@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"time"
 
@@ -35,7 +34,7 @@ type movedGroup struct {
 func (s *Server) moved(pod workload.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := slices.IndexFunc(s.groups, func(g *movedGroup) bool { return isAlike(g.pod, pod) })
+	i := slices.IndexFunc(s.groups, func(g *movedGroup) bool { return g.pod.IsAlike(pod) })
 	switch {
 	case i >= 0:
 	case len(s.groups) < maxGroups:
@@ -45,16 +44,6 @@ func (s *Server) moved(pod workload.Pod) {
 		return
 	}
 	s.groups[i].released[pod.UID], s.groups[i].until = struct{}{}, time.Now().Add(reconcileTimeout)
-}
-
-// isAlike reports whether two pods ask for the same hand-over, though one may be preferred, or permit a surge.
-func isAlike(a, b workload.Pod) bool {
-	x, y := maps.Clone(a.Annotations), maps.Clone(b.Annotations)
-	for _, name := range []string{workload.PreferAnnotation, workload.SurgeAnnotation} {
-		delete(x, name)
-		delete(y, name)
-	}
-	return maps.Equal(x, y)
 }
 
 func (s *Server) wake() {
@@ -148,7 +137,7 @@ func (g *movedGroup) request(pods []workload.Pod) (workload.Request, bool) {
 		switch {
 		case leaves:
 			return workload.Request{}, false
-		case pod.Ready && pod.Stays && !pod.Deleting && isAlike(pod, g.pod) && request.Pod.Name == "":
+		case pod.Ready && pod.Stays && !pod.Deleting && pod.IsAlike(g.pod) && request.Pod.Name == "":
 			request.Pod = pod
 		default:
 			request.Peers = append(request.Peers, pod)

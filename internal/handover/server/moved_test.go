@@ -288,22 +288,6 @@ func TestOwnPodIsNoMember(t *testing.T) {
 	})
 }
 
-// TestIsAlike: the annotations that one member may have, and another not, make no other group.
-func TestIsAlike(t *testing.T) {
-	for name, want := range map[string]bool{
-		workload.PreferAnnotation: true, workload.SurgeAnnotation: true, workload.SecretAnnotation: false,
-		workload.PortAnnotation: false,
-	} {
-		a, b := member("a", annotated(name, "x")), member("b")
-		if isAlike(a, b) != want || isAlike(b, a) != want || !isAlike(a, a) {
-			t.Errorf("%s: want %t", name, want)
-		}
-		if a.Annotations[name] != "x" {
-			t.Errorf("%s is removed", name)
-		}
-	}
-}
-
 // TestWorkTakesItsTurn: while a pod is asked, no surge ends, and no group is reconciled; both go on then.
 func TestWorkTakesItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

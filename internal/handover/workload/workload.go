@@ -3,6 +3,7 @@ package workload
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"time"
 
@@ -52,6 +53,16 @@ type Pod struct {
 	ControllerUID string            // empty without one
 	Annotations   map[string]string // only those that begin with handover.Prefix
 	Ports         []Port
+}
+
+// IsAlike reports whether two pods ask for the same hand-over, though one may be preferred, or permit a surge.
+func (p Pod) IsAlike(other Pod) bool {
+	x, y := maps.Clone(p.Annotations), maps.Clone(other.Annotations)
+	for _, name := range []string{PreferAnnotation, SurgeAnnotation} {
+		delete(x, name)
+		delete(y, name)
+	}
+	return maps.Equal(x, y)
 }
 
 // Port is a named port of a container.

@@ -196,3 +196,20 @@ func TestPodsOfKubelets(t *testing.T) {
 		})
 	}
 }
+
+// TestIsAlike: the annotations that one member may have, and another not, make no other group.
+func TestIsAlike(t *testing.T) {
+	for name, want := range map[string]bool{
+		PreferAnnotation: true, SurgeAnnotation: true, SecretAnnotation: false, PortAnnotation: false,
+		handover.ServiceAnnotation: false,
+	} {
+		a := Pod{Annotations: map[string]string{handover.KindAnnotation: "http", name: "x"}}
+		b := Pod{Annotations: map[string]string{handover.KindAnnotation: "http"}}
+		if a.IsAlike(b) != want || b.IsAlike(a) != want || !a.IsAlike(a) {
+			t.Errorf("%s: want %t", name, want)
+		}
+		if a.Annotations[name] != "x" {
+			t.Errorf("%s is removed", name)
+		}
+	}
+}
