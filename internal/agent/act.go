@@ -116,9 +116,12 @@ func (r *record) doAwaitTurn(ctx context.Context, w work) (result, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer end()
-	r.note(ctx, w.step.key, func(q *reason) { q.done, q.began = q.done.with(awaitTurn), time.Now() })
+	var alarm *reason
+	r.note(ctx, w.step.key, func(q *reason) { alarm, q.done, q.began = q, q.done.with(awaitTurn), time.Now() })
 	<-ctx.Done()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	end(alarm != nil && !alarm.confirmed.IsZero())
 	return nil, context.Cause(ctx)
 }
 

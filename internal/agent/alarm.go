@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -10,13 +11,19 @@ import (
 	"github.com/node-drainer/node-drainer/internal/retry"
 )
 
-// alarmTurns let the agent act on one alarm of each group at a time: CloudWatch confirms an alarm that anyone has put
-// who may put one. So they take the nodes of a group one by one, and not all at once.
+// alarmTurns let the agent act on one alarm of each group at a time, and on a few in an hour: CloudWatch confirms an
+// alarm that anyone has put who may put one. So they take few nodes of a group, one by one.
 type alarmTurns struct {
 	*systems
 
-	mu   sync.Mutex
-	busy map[string]chan struct{} // by group; closed at the end of the handling
+	mu      sync.Mutex
+	alarmed map[string]*alarmedGroup
+}
+
+// alarmedGroup is what is known of a group that has had an alarm.
+type alarmedGroup struct {
+	busy  chan struct{} // closed at the end of the handling; nil if there is none
+	acted []time.Time   // when the last ones began that were acted on: as many as may be in an hour
 }
 
 // longestLook is how often the agent asks at least whether an instance has left its group, which hooks can hold for
@@ -38,40 +45,61 @@ func (l *alarmTurns) awaitDeparture(ctx context.Context, instanceID string) erro
 	return context.Cause(ctx)
 }
 
-// begin waits until no other alarm of the instance's group is acted on. The caller calls the returned function at
-// its end. Instances that are in no group count as one group.
-func (l *alarmTurns) begin(ctx context.Context, e event.Event) (end func(), err error) {
+// begin waits until no other alarm of the instance's group is acted on, and fewer than the most were within the last
+// hour. The caller calls the returned function at its end, and says whether it has acted. Instances that are in no
+// group count as one group.
+func (l *alarmTurns) begin(ctx context.Context, e event.Event) (end func(acted bool), err error) {
 	group, err := l.groups.GroupOf(ctx, e.InstanceID)
 	if err != nil {
 		return nil, err
 	}
 	for {
-		l.mu.Lock()
-		other, isBusy := l.busy[group]
-		if !isBusy {
-			defer l.mu.Unlock()
-			return l.take(group), nil
+		end, other, until := l.take(group)
+		if end != nil {
+			return end, nil
 		}
-		l.mu.Unlock()
+		var timer <-chan time.Time
+		if other == nil {
+			timer = time.After(time.Until(until))
+		}
 		select {
 		case <-other:
+		case <-timer:
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
 	}
 }
 
-// take must be called with mu locked.
-func (l *alarmTurns) take(group string) (end func()) {
-	ended := make(chan struct{})
-	if l.busy == nil {
-		l.busy = map[string]chan struct{}{}
+// take takes the turn, or returns what to wait for: the end of another one, or the time at which the next may begin.
+func (l *alarmTurns) take(group string) (end func(acted bool), other <-chan struct{}, until time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	g := l.alarmed[group]
+	if g == nil {
+		g = &alarmedGroup{}
 	}
-	l.busy[group] = ended
-	return func() {
+	now := time.Now()
+	g.acted = slices.DeleteFunc(g.acted, func(t time.Time) bool { return !t.Add(time.Hour).After(now) })
+	switch {
+	case g.busy != nil:
+		return nil, g.busy, time.Time{}
+	case len(g.acted) >= l.cfg.Events.AlarmsPerHour:
+		return nil, nil, g.acted[0].Add(time.Hour)
+	}
+	if l.alarmed == nil {
+		l.alarmed = map[string]*alarmedGroup{}
+	}
+	l.alarmed[group], g.busy = g, make(chan struct{})
+	return func(acted bool) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		delete(l.busy, group)
-		close(ended)
-	}
+		close(g.busy)
+		if g.busy = nil; acted {
+			g.acted = append(g.acted, now)
+		}
+		if len(g.acted) == 0 {
+			delete(l.alarmed, group)
+		}
+	}, nil, time.Time{}
 }

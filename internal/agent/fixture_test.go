@@ -233,7 +233,7 @@ func newFixture() *fixture {
 			Events: event.Config{
 				SpotInterruption: event.Drain, Rebalance: event.Drain, ScheduledChange: event.Drain, StateChange: event.Drain,
 				ReservationInterrupt: event.Drain, CapacityBlockExpiring: event.Drain, Margin: 5 * time.Second,
-				ScheduledChangeLead: 100 * time.Hour, ScheduledChangeDrains: 1, Alarm: event.Drain,
+				ScheduledChangeLead: 100 * time.Hour, ScheduledChangeDrains: 1, Alarm: event.Drain, AlarmsPerHour: 100,
 			},
 		},
 		state:      always(terminating),

@@ -18,32 +18,48 @@ type groupOfAll struct{ AutoScaling }
 
 func (groupOfAll) GroupOf(context.Context, string) (string, error) { return "workers", nil }
 
-// TestAlarmsTakeTurns: the agent acts on one alarm of a group at a time.
+// TestAlarmsTakeTurns: the agent acts on one alarm of a group at a time, and on no more than configured in an hour.
+// Those that nobody confirms count no longer than they last.
 func TestAlarmsTakeTurns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		turns, start := &alarmTurns{systems: &systems{groups: groupOfAll{}}}, time.Now()
-		var mu sync.Mutex
-		var began []time.Duration
-		var handled sync.WaitGroup
-		for range 3 {
-			handled.Go(func() {
-				end, err := turns.begin(t.Context(), event.Event{Kind: event.Alarm})
-				if err != nil {
-					t.Error(err)
-					return
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		most      int
+		confirmed bool
+		want      []time.Duration
+	}{
+		"as many as there are": {most: 9, confirmed: true, want: []time.Duration{0, 10, 20, 30, 40}},
+		"two in an hour":       {most: 2, confirmed: true, want: []time.Duration{0, 10, 60, 70, 120}},
+		"forged messages":      {most: 2, want: []time.Duration{0, 10, 20, 30, 40}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				sys := &systems{cfg: Config{Events: event.Config{AlarmsPerHour: tt.most}}, groups: groupOfAll{}}
+				turns, start := &alarmTurns{systems: sys}, time.Now()
+				var mu sync.Mutex
+				var began []time.Duration
+				var handled sync.WaitGroup
+				for range tt.want {
+					handled.Go(func() {
+						end, err := turns.begin(t.Context(), event.Event{Kind: event.Alarm})
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						defer end(tt.confirmed)
+						mu.Lock()
+						began = append(began, time.Since(start)/time.Minute)
+						mu.Unlock()
+						time.Sleep(10 * time.Minute)
+					})
 				}
-				defer end()
-				mu.Lock()
-				began = append(began, time.Since(start))
-				mu.Unlock()
-				time.Sleep(10 * time.Minute)
+				handled.Wait()
+				if !slices.Equal(began, tt.want) {
+					t.Errorf("alarms were acted on after %d minutes, want %d", began, tt.want)
+				}
 			})
-		}
-		handled.Wait()
-		if want := []time.Duration{0, 10 * time.Minute, 20 * time.Minute}; !slices.Equal(began, want) {
-			t.Errorf("alarms were acted on after %v, want %v", began, want)
-		}
-	})
+		})
+	}
 }
 
 // maintainedFleet has nodes with maintenance.

@@ -31,5 +31,6 @@ type Config struct {
 	ReservationInterrupt  Action        `env:"CAPACITY_RESERVATION_INTERRUPTION" envDefault:"drain" values:"drain,cordon,ignore" help:"Action when EC2 reclaims an instance of an interruptible Capacity Reservation or a Capacity Block: drain, cordon or ignore."`
 	CapacityBlockExpiring Action        `env:"CAPACITY_BLOCK_EXPIRATION" envDefault:"drain" values:"drain,cordon,ignore" help:"Action ten minutes before EC2 terminates the instances of a Capacity Block: drain, cordon or ignore."`
 	Alarm                 Action        `env:"ALARM" envDefault:"ignore" values:"drain,cordon,replace,ignore" help:"Action when a CloudWatch alarm on metrics of one instance goes into the state ALARM: drain, cordon, replace or ignore."`
+	AlarmsPerHour         int           `env:"ALARM_MAX_PER_HOUR" envDefault:"4" min:"1" max:"1000" help:"Maximum number of alarms on instances of one Auto Scaling group that the agent acts on within an hour, one after the other. Another one waits."`
 	Margin                time.Duration `env:"MARGIN" envDefault:"5s" min:"0s" max:"1m" help:"How long before the deadline of such an event a node must be drained. Grace periods of pods are shortened accordingly."`
 }

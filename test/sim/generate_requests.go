@@ -25,6 +25,9 @@ func (g requestGenerator) all() {
 	g.Rand = rand.New(rand.NewPCG(g.spec.Seed, 16))
 	if g.chance(4) {
 		g.set("EVENT_ALARM", "drain", "cordon", "replace", "ignore")
+		if g.chance(3) {
+			g.set("EVENT_ALARM_MAX_PER_HOUR", "1", "2")
+		}
 		g.add("alarm")
 	}
 	slices.SortStableFunc(g.spec.Steps, func(a, b Step) int { return int(a.At - b.At) })

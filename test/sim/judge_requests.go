@@ -46,8 +46,8 @@ func (j requestJudge) reasonsFor(r removal) []truth {
 	})
 }
 
-// inTurn: pods are removed because of one alarm of each group at a time, except those that came when the node was
-// marked already. A process that starts again starts with any alarm.
+// inTurn: pods are removed because of one alarm of each group at a time, and of no more in an hour than configured,
+// except those that came when the node was marked already. A process that starts again starts with any alarm.
 func (j requestJudge) inTurn() {
 	turns := map[string][]marking{} // by group
 	for _, r := range j.facts.removals {
@@ -59,8 +59,14 @@ func (j requestJudge) inTurn() {
 		}
 		before := turns[machine.group.Name]
 		i := slices.IndexFunc(before, func(o marking) bool { return o.node == m.node && o.from.Equal(m.from) })
+		most := j.configs[r.Client].Event.AlarmsPerHour
 		if i < 0 {
 			turns[machine.group.Name] = append(before, m)
+			hour := time.Hour - j.configs[r.Client].Hook.ConfirmTimeout // The turn begins before AWS confirms the alarm.
+			if n := len(before); n >= most && m.from.Sub(before[n-most].from) < hour {
+				j.violate("alarms in turn", r.At, "%s cordoned node %s because of an alarm %v after node %s, the first of %d",
+					r.Client, m.node, m.from.Sub(before[n-most].from), before[n-most].node, most)
+			}
 		} else if i < len(before)-1 {
 			j.violate("alarms in turn", r.At, "%s removed pod %s from node %s after others from %s, because of alarms",
 				r.Client, r.pod.Name, m.node, before[i+1].node)
