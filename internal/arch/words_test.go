@@ -29,7 +29,7 @@ var forbidden = []struct {
 }
 
 // awsWording is how Auto Scaling words the causes of its activities, which awsim repeats.
-const awsWording = "an instance was taken out of service"
+const awsWording = "was taken out of service in response to"
 
 // wordProblems returns the forbidden words in a text.
 func wordProblems(file, text string) (problems []string) {

@@ -3,7 +3,9 @@ package autoscaling
 import (
 	"context"
 	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -17,9 +19,9 @@ import (
 // activitiesPage is the most activities of one DescribeScalingActivities (MaxRecords).
 const activitiesPage = 100
 
-// CapacityChanges returns the calls of SetDesiredCapacity that the activities of the group name as their causes, of the
-// activities that have started since then, at most six weeks ago. A change to which Auto Scaling has not reacted yet is
-// not among them. It needs autoscaling:DescribeScalingActivities.
+// CapacityChanges returns the changes of the capacity that the activities of the group name as their causes, the oldest
+// first, of the activities that have started since then, at most six weeks ago. A change to which Auto Scaling has not
+// reacted yet is not among them. It needs autoscaling:DescribeScalingActivities.
 func (r *Reader) CapacityChanges(
 	ctx context.Context, group string, since time.Time,
 ) (changes []refresh.CapacityChange, err error) {
@@ -29,27 +31,57 @@ func (r *Reader) CapacityChanges(
 			Name: aws.String("StartTimeLowerBound"), Values: []string{since.UTC().Format(time.RFC3339)},
 		}},
 	})
+	var causes []string // the newest first
 	doing := "read who has changed the desired capacity of group " + group
 	err = cloud.EachPage(ctx, retriedTimeout, doing, pages, func(out *sdk.DescribeScalingActivitiesOutput) {
 		for _, a := range out.Activities {
-			changes = append(changes, toChanges(aws.ToString(a.Cause))...)
+			causes = append(causes, aws.ToString(a.Cause))
 		}
 	})
+	for _, cause := range slices.Backward(causes) {
+		changes = append(changes, toChanges(cause)...)
+	}
+	slices.SortStableFunc(changes, func(a, b refresh.CapacityChange) int { return a.At.Compare(b.At) })
 	return changes, err
 }
 
-// toChanges finds the calls of SetDesiredCapacity in the cause of an activity. Auto Scaling documents no format: the
-// sentence is that of examples in its documentation, such as that of Get-ASScalingActivity.
+// Auto Scaling documents no format of causes. The sentences are those of examples in its documentation, such as that of
+// Get-ASScalingActivity and of Exit-ASStandby: each begins with its time, and says by how much the capacity changes, if
+// it does.
+var (
+	sentenceBegin = regexp.MustCompile(`(?:^|\s)At (\d{4}-\d\d-\d\dT\S+) `)
+	changedFrom   = regexp.MustCompile(`(changing the desired|increasing the|shrinking the) capacity from (\d+) to (\d+)`)
+)
+
+// toChanges finds the changes of the capacity that the cause of an activity names.
 func toChanges(cause string) (changes []refresh.CapacityChange) {
-	sentence := regexp.MustCompile(`At (\S+) a user request explicitly set group desired capacity ` +
-		`changing the desired capacity from (\d+) to (\d+)`)
-	for _, found := range sentence.FindAllStringSubmatch(cause, -1) {
-		at, err := time.Parse(time.RFC3339, found[1])
+	begins := sentenceBegin.FindAllStringSubmatchIndex(cause, -1)
+	for n, b := range begins {
+		end := len(cause)
+		if n+1 < len(begins) {
+			end = begins[n+1][0]
+		}
+		at, err := time.Parse(time.RFC3339, cause[b[2]:b[3]])
+		found := changedFrom.FindStringSubmatch(cause[b[1]:end])
+		if err != nil || found == nil {
+			continue
+		}
 		from, errFrom := strconv.Atoi(found[2])
 		to, errTo := strconv.Atoi(found[3])
-		if err == nil && errFrom == nil && errTo == nil {
-			changes = append(changes, refresh.CapacityChange{At: at, From: from, To: to})
+		if errFrom == nil && errTo == nil {
+			changes = append(changes, refresh.CapacityChange{At: at, From: from, To: to, By: calledBy(cause[b[1]:end])})
 		}
 	}
 	return changes
+}
+
+// calledBy is the call that a sentence of a cause names, of those that add to the desired capacity.
+func calledBy(sentence string) refresh.ChangedBy {
+	switch {
+	case strings.HasPrefix(sentence, "a user request explicitly set group desired capacity"):
+		return refresh.BySetDesired
+	case strings.HasPrefix(sentence, "instance ") && strings.Contains(sentence, " was moved out of standby in response"):
+		return refresh.ByExitStandby
+	}
+	return ""
 }

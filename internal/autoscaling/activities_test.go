@@ -15,18 +15,34 @@ import (
 func TestToChanges(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2015, 11, 22, 15, 45, 16, 0, time.UTC)
+	change := func(after time.Duration, from, to int, by refresh.ChangedBy) refresh.CapacityChange {
+		return refresh.CapacityChange{At: at.Add(after), From: from, To: to, By: by}
+	}
 	for cause, want := range map[string][]refresh.CapacityChange{
 		"At 2015-11-22T15:45:16Z a user request explicitly set group desired capacity changing the desired capacity from " +
 			"1 to 2.  At 2015-11-22T15:45:34Z an instance was started in response to a difference between desired and actual " +
-			"capacity, increasing the capacity from 1 to 2.": {{At: at, From: 1, To: 2}},
+			"capacity, increasing the capacity from 1 to 2.": {
+			change(0, 1, 2, refresh.BySetDesired), change(18*time.Second, 1, 2, ""),
+		},
 		"At 2015-11-22T15:45:16Z a user request explicitly set group desired capacity changing the desired capacity from " +
 			"1 to 2.  At 2015-11-22T15:45:17Z a user request explicitly set group desired capacity changing the desired capacity " +
-			"from 2 to 12.": {{At: at, From: 1, To: 2}, {At: at.Add(time.Second), From: 2, To: 12}},
-		"At 2016-05-13T15:03:47Z a user request update of AutoScalingGroup constraints to min: 12, max: 20, desired: 13 " +
-			"changing the desired capacity from 14 to 13.": nil,
-		"At 2016-05-08T13:55:14Z a monitor alarm A in state ALARM triggered policy P changing the desired capacity from 4 " +
-			"to 3.": nil,
-		"At noon a user request explicitly set group desired capacity changing the desired capacity from 1 to 2.": nil,
+			"from 2 to 12.": {change(0, 1, 2, refresh.BySetDesired), change(time.Second, 2, 12, refresh.BySetDesired)},
+		"At 2015-11-22T15:45:16Z a user request update of AutoScalingGroup constraints to min: 12, max: 20, desired: 13 " +
+			"changing the desired capacity from 14 to 13.": {change(0, 14, 13, "")},
+		"At 2015-11-22T15:45:16Z a monitor alarm A in state ALARM triggered policy P changing the desired capacity from 4 " +
+			"to 5.": {change(0, 4, 5, "")},
+		"At 2015-11-22T15:45:16Z instance i-93633f9b was moved out of standby in response to a user request, increasing the " +
+			"capacity from 1 to 2.": {change(0, 1, 2, refresh.ByExitStandby)},
+		"At 2015-11-22T15:45:16Z instance i-93633f9b was taken out of service in response to a user request, shrinking the " +
+			"capacity from 2 to 1.": {change(0, 2, 1, "")},
+		"At 2015-11-22T15:45:10Z an instance was taken out of service in response to an EC2 health check.  At " +
+			"2015-11-22T15:45:16Z a user request explicitly set group desired capacity changing the desired capacity from 1 to 2.": {
+			change(0, 1, 2, refresh.BySetDesired),
+		},
+		"At 2015-11-22T15:45:16Z a monitor alarm a user request explicitly set group desired capacity in state ALARM " +
+			"triggered policy P changing the desired capacity from 4 to 5.": {change(0, 4, 5, "")},
+		"At noon a user request explicitly set group desired capacity changing the desired capacity from 1 to 2.":    nil,
+		"At 2015-11-22T15:45:16Z a user request explicitly set group desired capacity changing the desired capacity": nil,
 		"": nil,
 	} {
 		if diff := cmp.Diff(want, toChanges(cause)); diff != "" {
@@ -47,7 +63,9 @@ func TestCapacityChanges(t *testing.T) {
 		must(t, err)
 		reached := map[int]bool{}
 		for _, c := range changes {
-			reached[c.To] = !c.At.Before(began)
+			if c.By == refresh.BySetDesired {
+				reached[c.To] = !c.At.Before(began)
+			}
 		}
 		wanted := map[int]bool{}
 		for _, n := range want {

@@ -244,13 +244,14 @@ func TestBatches(t *testing.T) {
 			before: func(a *fakeAWS, _ *fakeCluster) {
 				a.replaceAll("2")
 				a.group.Tags = map[string]string{"node-drainer.io/surge": "2-3"}
+				a.raised(2, 3)
 			},
 			script: func(a *fakeAWS, _ *fakeCluster, _ int) {
 				if slices.ContainsFunc(a.calls, func(call string) bool { return strings.HasPrefix(call, "Terminate") }) {
 					a.group.Desired, a.group.Tags, a.group.Instances = 2, nil, a.group.Instances[:2]
 				}
 			},
-			want: report.Nothing, calls: "WriteSurge 2-3 i-33 Terminate i-33 WriteSurge 2-2",
+			want: report.Nothing, calls: "WriteSurge 2-3 WriteSurge 2-3 i-33 Terminate i-33 WriteSurge 2-2",
 		},
 		"the new node never becomes ready": {
 			change: func(c *plan.Config) { c.StallTimeout = 10 * time.Minute },
@@ -337,11 +338,12 @@ func TestInterruptedWhileACallFails(t *testing.T) {
 		a, cfg := newFakeAWS(3), unhealthyDefaults()
 		cfg.OnInterrupt, cfg.Pace.Surge.N = plan.Cancel, 1
 		a.group.Tags = map[string]string{"node-drainer.io/surge": "2-3"}
+		a.raised(2, 3)
 		a.errs["Mark i-1"] = []error{errHangs}
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
 		expect(t, runGroup(ctx, t, cfg, a, nil), report.Interrupted, "the desired capacity was lowered from 3 to 2")
-		a.expectCalls(t, "Mark i-1 Lower")
+		a.expectCalls(t, "WriteSurge 2-3 Mark i-1 Lower")
 	})
 }
 

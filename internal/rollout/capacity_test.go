@@ -16,6 +16,11 @@ func (a fakeReads) CapacityChanges(context.Context, string, time.Time) ([]refres
 	return a.changes, nil
 }
 
+// raised has the activities of the group show that its desired capacity was raised.
+func (a *fakeAWS) raised(from, to int) {
+	a.changes = append(a.changes, refresh.CapacityChange{At: time.Now(), From: from, To: to, By: refresh.BySetDesired})
+}
+
 // TestResumeOfARaiseInDoubt: a trigger was killed while it raised the desired capacity from 3 to 5, and an autoscaler
 // has changed it to 6 since. The change of the trigger is known only when the instances are launched.
 func TestResumeOfARaiseInDoubt(t *testing.T) {
@@ -26,7 +31,7 @@ func TestResumeOfARaiseInDoubt(t *testing.T) {
 	}
 	launch := func(a *fakeAWS, from int) {
 		a.group.Instances = append(a.group.Instances, instance("i-4", "1"), instance("i-5", "1"), instance("i-6", "1"))
-		a.changes = []refresh.CapacityChange{{At: time.Now(), From: from, To: 5}}
+		a.raised(from, 5)
 	}
 	for name, s := range map[string]scenario{
 		"it was raised": {
@@ -41,8 +46,20 @@ func TestResumeOfARaiseInDoubt(t *testing.T) {
 			before: func(a *fakeAWS) { surge(a); launch(a, 4) }, calls: "Resume WriteSurge 3-3", want: report.Done,
 		},
 		"nothing is launched": {before: surge, calls: "Resume WriteSurge 3-3", want: report.Done},
-		"it is what the trigger meant it to be": {
-			before: func(a *fakeAWS) { surge(a); a.group.Desired = 5 }, calls: "Resume WriteSurge 3-5 Lower", want: report.Done,
+		"it is what the trigger meant it to be, and nothing is launched": {
+			before: func(a *fakeAWS) { surge(a); a.group.Desired = 5 }, calls: "Resume WriteSurge 3-3", want: report.Done,
+		},
+		"it was raised before, and is": {
+			before: func(a *fakeAWS) { surge(a); launch(a, 3); a.tag(refresh.SurgeTag, "3-5") },
+			calls:  "Resume WriteSurge 3-5 Lower", want: report.Done,
+		},
+		"somebody has written a tag that says so": {
+			before: func(a *fakeAWS) { surge(a); launch(a, 4); a.tag(refresh.SurgeTag, "0-1000") },
+			calls:  "Resume WriteSurge 4-5 Lower", want: report.Done,
+		},
+		"and nothing was ever raised": {
+			before: func(a *fakeAWS) { a.tag(refresh.SurgeTag, "0-1000") },
+			calls:  "Resume WriteSurge 0-0", want: report.Done,
 		},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
@@ -84,6 +101,7 @@ func TestSurgeOfAnInstanceThatIsReplaced(t *testing.T) {
 				a.group.Instances = append(a.group.Instances, instance("i-4", "1"))
 				a.group.Desired, a.group.Max = 4, 9
 				a.group.Tags = map[string]string{refresh.SurgeTag: "3-4 i-1"}
+				a.raised(3, 4)
 			},
 			stop: 20 * time.Second, want: report.Interrupted, words: []string{"stays raised from 3 to 4"},
 			calls: "WriteSurge 3-4 Mark i-1",
@@ -111,6 +129,7 @@ func TestInterruptBeforeNewNodesAreReady(t *testing.T) {
 			cfg.OnInterrupt, cfg.Pace.Surge = plan.Cancel, refresh.Amount{N: 2}
 			a.group.Desired, a.group.Max, a.taken = 5, 9, map[string]bool{tt.taken: true}
 			a.group.Tags = map[string]string{refresh.SurgeTag: "3-5"}
+			a.raised(3, 5)
 			a.group.Instances = append(a.group.Instances, instance("i-4", "2"), instance("i-5", "2"))
 			a.group.Instances[4].State = tt.state
 			for _, id := range tt.unready {
@@ -122,7 +141,7 @@ func TestInterruptBeforeNewNodesAreReady(t *testing.T) {
 				nodes.stale = errors.New("the nodes are not read")
 			}
 			expect(t, runGroup(ctx, t, cfg, a, nodes), report.Interrupted, "the desired capacity was lowered from 5 to 3")
-			a.expectCalls(t, tt.calls)
+			a.expectCalls(t, "WriteSurge 3-5 "+tt.calls)
 			if a.group.Desired != 3 {
 				t.Errorf("the desired capacity is %d", a.group.Desired)
 			}

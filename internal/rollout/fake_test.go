@@ -295,7 +295,11 @@ func (a fakeWrites) Lower(ctx context.Context, g refresh.Group) (int, error) {
 }
 
 func (a fakeWrites) WriteSurge(ctx context.Context, _ string, s refresh.Surge) error {
-	return a.call(ctx, "WriteSurge ", s)
+	if err := a.call(ctx, "WriteSurge ", s); err != nil {
+		return err
+	}
+	a.tag(refresh.SurgeTag, s.String())
+	return nil
 }
 
 func (a fakeWrites) Suspend(ctx context.Context, _ refresh.Group, processes []string) ([]string, error) {

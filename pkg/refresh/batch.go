@@ -50,6 +50,7 @@ type Snapshot struct {
 	Left           map[string]bool // What it has terminated a moment ago, in Standby.
 	Drains         map[string]DrainState
 	LastBatchEnded time.Time // When the last batch of this run was seen to have ended; zero if there was none.
+	SurgeInDoubt   bool      // The tag of the surge is not of this process, or Surge.InDoubt reports it.
 }
 
 // DrainState is how far the drain of the node of an instance in Standby is.
@@ -60,7 +61,7 @@ type DrainState struct {
 
 // Step is what to do next.
 type Step struct {
-	Confirm      bool          // Find out who has raised the desired capacity, by Surge.Confirm.
+	Confirm      bool          // Find out how much of the surge is one, by Surge.Confirm.
 	Raise        int           // Raise the desired capacity by so many.
 	Mark         []string      // Mark these unhealthy.
 	Terminate    []string      // Terminate these, and lower the desired capacity with each.
@@ -101,7 +102,7 @@ func Next(m Snapshot, p Pace) Step {
 	switch rest := m.LastBatchEnded.Add(p.Between).Sub(m.Now); {
 	case f.waitReason() != "":
 		return Step{Waiting: f.waitReason(), InFlight: true}
-	case surge.InDoubt(m.Group.Desired):
+	case m.SurgeInDoubt:
 		return Step{Confirm: true}
 	case len(f.outdated) == 0:
 		return m.takeBack(f.current, p.Batch)

@@ -166,7 +166,7 @@ func TestRollout(t *testing.T) {
 		kept := 0                      // What the minimum may keep of the surge.
 		vanish := dice.IntN(4) == 0    // Spot interruptions terminate old ones, too.
 		name := fmt.Sprintf("seed %d: %d of %d, %+v, launch first: %t", seed, len(s.old), size, pace, s.launchFirst)
-		run := operator{scaling: s, pace: pace, marked: map[string]bool{}}
+		run := operator{scaling: s, pace: pace, marked: map[string]bool{}, forges: !scales && dice.IntN(2) == 0}
 		ended := false
 		for range 3000 {
 			if ended = run.step(); ended {
@@ -210,7 +210,9 @@ type operator struct {
 	pace    Pace
 	marked  map[string]bool
 	batched time.Time
-	busy    bool // A batch of this run is in flight.
+	busy    bool            // A batch of this run is in flight.
+	ours    map[string]bool // What this run has written into the tag of the surge.
+	forges  bool            // Somebody writes a tag that says that all of the capacity is a surge.
 }
 
 // step reads, decides and acts. Sometimes it is killed with only a part done, and starts again.
@@ -220,7 +222,9 @@ func (o *operator) step() bool {
 		g = o.before // What AWS describes may lag behind.
 	}
 	o.remember()
-	m := Snapshot{Now: o.now, Group: g, Marked: o.marked, LastBatchEnded: o.batched, NotReady: o.notReady()}
+	m := Snapshot{
+		Now: o.now, Group: g, Marked: o.marked, LastBatchEnded: o.batched, NotReady: o.notReady(), SurgeInDoubt: o.inDoubt(g),
+	}
 	for _, i := range g.Instances {
 		if o.old[i.ID] {
 			m.Outdated = append(m.Outdated, i.ID)
@@ -233,13 +237,16 @@ func (o *operator) step() bool {
 		s = Next(m, o.pace)
 	}
 	if s.Raise > 0 || s.Confirm { // The group is described just before.
-		m.Group = o.group
+		m.Group, m.SurgeInDoubt = o.group, o.inDoubt(o.group)
 		s = Next(m, o.pace)
 	}
 	killed := o.dice.IntN(10) == 0
 	o.act(s, killed)
 	if killed {
-		o.marked, o.batched, o.busy = map[string]bool{}, time.Time{}, false
+		o.marked, o.batched, o.busy, o.ours = map[string]bool{}, time.Time{}, false, nil
+		if o.forges && !s.Done && o.dice.IntN(2) == 0 {
+			o.group.Tags = map[string]string{SurgeTag: "0-1000"}
+		}
 		o.tick() // It takes longer to start than AWS lags behind.
 	}
 	return s.Done
@@ -260,7 +267,7 @@ func (o *operator) act(s Step, killed bool) {
 		case marked && len(s.Terminate) > 0 && o.group.Desired == o.group.Min: // Auto Scaling refuses that.
 		case marked && len(s.Terminate) > 0:
 			i.State = "Terminating:Wait"
-			o.group.Desired--
+			o.set(o.group.Desired - 1)
 			o.reduce()
 		case marked:
 			i.Healthy = false
@@ -269,11 +276,11 @@ func (o *operator) act(s Step, killed bool) {
 	surge, raised := SurgeOf(o.group)
 	switch {
 	case s.Confirm && !killed:
-		o.write(surge.Confirm(o.group.Desired, o.changes))
+		o.write(surge.Confirm(o.changes))
 	case s.Raise > 0:
 		o.raise(s.Raise, killed)
 	case s.Lower && raised:
-		o.group.Desired -= surge.Left(o.group)
+		o.set(o.group.Desired - surge.Left(o.group))
 		o.group.Tags = nil
 	}
 }
@@ -301,5 +308,14 @@ func (o *operator) reduce() {
 func (o *operator) write(surge Surge) {
 	if o.group.Tags = nil; surge.To > surge.From {
 		o.group.Tags = map[string]string{SurgeTag: surge.String()}
+		if o.ours == nil {
+			o.ours = map[string]bool{}
+		}
+		o.ours[surge.String()] = true
 	}
+}
+
+func (o *operator) inDoubt(g Group) bool {
+	surge, raised := SurgeOf(g)
+	return raised && (!o.ours[g.Tags[SurgeTag]] || surge.InDoubt(g.Desired))
 }

@@ -26,7 +26,11 @@ func (m RaisedMax) String() string {
 	return strings.Join(text, "-")
 }
 
-// RaisedMaxOf reads the RaisedMax from the group's tags. A tag that cannot be read is none.
+// mostRaised is to how much the trigger raises a maximum at most: a surge is no more than the desired capacity.
+func mostRaised(from int) int { return max(2*from, from+1) }
+
+// RaisedMaxOf reads the RaisedMax from the group's tags. A tag that cannot be read is none, and so is one with a
+// maximum that the trigger does not set: whoever may tag the group could else have it lowered to anything.
 func RaisedMaxOf(g Group) (m RaisedMax, ok bool) {
 	var numbers []int
 	for part := range strings.SplitSeq(g.Tags[MaxTag], "-") {
@@ -36,18 +40,22 @@ func RaisedMaxOf(g Group) (m RaisedMax, ok bool) {
 		}
 		numbers = append(numbers, int(n))
 	}
-	if len(numbers) < 2 {
+	if len(numbers) < 2 || slices.Max(numbers) > mostRaised(numbers[0]) {
 		return RaisedMax{}, false
 	}
 	return RaisedMax{From: numbers[0], To: numbers[1:]}, true
 }
 
 // RaiseMax returns what the tag says before the maximum of the group is raised to a higher one. If a killed run has
-// raised it before, the group gets back what it had before that run.
+// raised it before, the group gets back what it had before that run, or half of the highest.
 func RaiseMax(g Group, to int) RaisedMax {
 	before, ok := RaisedMaxOf(g)
 	if ok && slices.Contains(before.To, g.Max) {
-		return RaisedMax{From: before.From, To: []int{g.Max, to}}
+		from := before.From
+		if to > mostRaised(from) {
+			from = (to + 1) / 2
+		}
+		return RaisedMax{From: from, To: []int{g.Max, to}}
 	}
 	return RaisedMax{From: g.Max, To: []int{to}}
 }

@@ -27,6 +27,9 @@ func TestRaisedMax(t *testing.T) {
 		"another client lowered a bit": {tag: "10-12", desired: 11, max: 11, raise: "11-20"},
 		"a tag that cannot be read":    {tag: "10", desired: 10, max: 12, raise: "12-20"},
 		"a tag without numbers":        {tag: "10-many", desired: 10, max: 12, raise: "12-20"},
+		"more than the trigger raises": {tag: "3-12", desired: 10, max: 12, raise: "12-20"},
+		"raised twice, to more":        {tag: "9-18", desired: 18, max: 18, raised: true, kept: true, raise: "10-18-20"},
+		"from none":                    {tag: "0-1", desired: 0, max: 1, raised: true, raise: "10-1-20"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -54,7 +54,7 @@ func (s *scaling) scaleUp(n int) {
 // set sets the desired capacity.
 func (s *scaling) set(desired int) {
 	if desired != s.group.Desired {
-		s.changes = append(s.changes, CapacityChange{s.now, s.group.Desired, desired})
+		s.changes = append(s.changes, CapacityChange{s.now, s.group.Desired, desired, BySetDesired})
 	}
 	s.group.Desired = desired
 }

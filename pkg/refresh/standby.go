@@ -38,6 +38,8 @@ func NextStandby(m Snapshot, p Pace) Step {
 		return Step{Waiting: f.waitReason(), InFlight: true}
 	case len(waiting) > 0:
 		return m.leave(waiting, p.Then)
+	case m.SurgeInDoubt:
+		return Step{Confirm: true}
 	case len(f.outdated) == 0 && !record.Held(m.Group).Equal(m.Group):
 		return Step{Forget: true}
 	case len(f.outdated) == 0:

@@ -15,10 +15,13 @@ type ReturnSnapshot struct {
 	Drains   map[string]DrainState // Of the nodes; nil without Kubernetes.
 	NotReady map[string]bool       // In service, and the Node is missing, not Ready or cordoned by the agent.
 	RaiseMax bool                  // The maximum size may be raised.
+
+	SurgeInDoubt bool // As in Snapshot.
 }
 
 // ReturnStep is what to do next.
 type ReturnStep struct {
+	Confirm   bool     // Find out how much of the surge is one, by Surge.Confirm.
 	Start     []string // Start these, which are stopped.
 	Withdraw  []string // Ask the agent no more to drain the nodes of these.
 	Exit      []string // Move these out of Standby, which raises the desired capacity by as many.
@@ -39,6 +42,8 @@ func NextReturn(m ReturnSnapshot) ReturnStep {
 	spare := surge.Left(g)
 	start, machines := m.machines(held)
 	switch withdraw, waiting := m.requested(record), cmp.Or(machines, m.arriving(record)); {
+	case m.SurgeInDoubt:
+		return ReturnStep{Confirm: true}
 	case len(start) > 0:
 		return ReturnStep{Start: start}
 	case len(withdraw) > 0:

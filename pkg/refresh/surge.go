@@ -113,10 +113,11 @@ func RaisedBy(g Group, by int, now time.Time) Surge {
 	}
 }
 
-// DesiredWithoutSurge is the desired capacity of the group without what is left of a surge.
+// DesiredWithoutSurge is the desired capacity of the group without what is left of a surge, which a forged tag may say.
+// A surge adds no more than there was.
 func DesiredWithoutSurge(g Group) int {
 	s, _ := SurgeOf(g)
-	return g.Desired - s.Left(g)
+	return max(g.Desired-s.Left(g), (g.Desired+1)/2)
 }
 
 // NotServing are the instances of the group that do not serve yet, and that nobody has protected: they are being
@@ -139,5 +140,14 @@ func NotServing(g Group, notReady map[string]bool) (ids []string) {
 // user guide.
 func Suspendable() []string { return []string{"AZRebalance", "AlarmNotification", "ScheduledActions"} }
 
-// SuspendedBy are the processes that the trigger has suspended, by the group's tag.
-func SuspendedBy(g Group) []string { return strings.Fields(g.Tags[SuspendedTag]) }
+// SuspendedBy are the processes that the trigger has suspended, by the group's tag. Others that the tag names are not
+// those that the trigger suspends: it does not resume them.
+func SuspendedBy(g Group) (processes []string) {
+	ours := append(Suspendable(), ProcessInstanceRefresh)
+	for p := range strings.FieldsSeq(g.Tags[SuspendedTag]) {
+		if slices.Contains(ours, p) {
+			processes = append(processes, p)
+		}
+	}
+	return processes
+}

@@ -74,7 +74,10 @@ func TestSurgeInSteps(t *testing.T) {
 		case tt.step.N > 0:
 			pace.Step = tt.step
 		}
-		snapshot := Snapshot{Group: g, Outdated: tt.outdated, NotReady: map[string]bool{tt.notReady: true}}
+		surge, _ := SurgeOf(g)
+		snapshot := Snapshot{
+			Group: g, Outdated: tt.outdated, NotReady: map[string]bool{tt.notReady: true}, SurgeInDoubt: surge.InDoubt(g.Desired),
+		}
 		got := Next(snapshot, pace)
 		if len(got.Mark)+len(got.Terminate) > 0 { // Which of them is of no interest here.
 			got = replaced

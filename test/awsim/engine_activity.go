@@ -39,6 +39,14 @@ func (h *history) began(description, format string, args ...any) {
 	h.activities = append(h.activities, activity{description, cause[:min(len(cause), 1023)], time.Now()})
 }
 
+// resized records the activity of one instance by which a call of a user has changed the desired capacity. The
+// sentences are those of examples in the API reference: EnterStandby, ExitStandby, TerminateInstanceInAutoScalingGroup.
+func (h *history) resized(description, format string, args ...any) {
+	now := time.Now()
+	cause := fmt.Sprintf("At "+now.UTC().Format(time.RFC3339)+" "+format+".", args...)
+	h.activities = append(h.activities, activity{description, cause, now})
+}
+
 // describeScalingActivities lists the activities of a group, the newest first, all of them on one page. Of the filters,
 // only the one for the earliest start is simulated.
 func (a groupAPI) describeScalingActivities(r *reader) (any, error) {

@@ -331,6 +331,8 @@ func (a groupEngine) terminateOne(instanceID string, decrement bool) error {
 					"shouldDecrementDesiredCapacity flag to false or lower group's min size.", g.min)
 			}
 			g.desired--
+			g.resized("Terminating EC2 instance: "+instanceID, "instance %s was taken out of service in response to a user "+
+				"request, shrinking the capacity from %d to %d", instanceID, g.desired+1, g.desired)
 		}
 		a.fleet.terminate(inst)
 		a.reconcile(g)

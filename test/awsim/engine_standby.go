@@ -39,7 +39,11 @@ func (a instanceAPI) enterStandby(r *reader) (any, error) {
 					"place into standby %d instance(s), please update the AutoScalingGroup sizes appropriately.",
 					g.name, g.min, g.max, g.desired, len(all))
 			}
-			g.desired -= len(all)
+			for _, inst := range all {
+				g.desired--
+				g.resized("Moving EC2 instance to Standby: "+inst.id, "instance %s was moved to standby in response to a user "+
+					"request, shrinking the capacity from %d to %d", inst.id, g.desired+1, g.desired)
+			}
 		}
 		for _, inst := range all {
 			inst.setState(stateEnteringStandby)
@@ -49,8 +53,8 @@ func (a instanceAPI) enterStandby(r *reader) (any, error) {
 	})
 }
 
-// exitStandby returns instances into service, and adds them to the desired capacity. That it is refused if that would
-// exceed the maximum is an assumption: AWS documents neither.
+// exitStandby returns instances into service, and adds them to the desired capacity, one after the other as their
+// activities say. That it is refused if that would exceed the maximum is an assumption: AWS documents neither.
 func (a instanceAPI) exitStandby(r *reader) (any, error) {
 	return a.moveStandby(r, "Moving EC2 instance out of Standby: ", stateStandby, func(g *group, all []*instance) error {
 		if g.desired+len(all) > g.max {
@@ -58,8 +62,10 @@ func (a instanceAPI) exitStandby(r *reader) (any, error) {
 				"take out of standby %d instance(s), please update the AutoScalingGroup sizes appropriately.",
 				g.name, g.min, g.max, g.desired, len(all))
 		}
-		g.desired += len(all)
 		for _, inst := range all {
+			g.desired++
+			g.resized("Moving EC2 instance out of Standby: "+inst.id, "instance %s was moved out of standby in response to a "+
+				"user request, increasing the capacity from %d to %d", inst.id, g.desired-1, g.desired)
 			inst.setState(statePending)
 			a.fleet.changeLater(inst, a.delays.Standby, statePending, func() {
 				if inst.machine != "running" { // The health check finds it in service.

@@ -39,6 +39,7 @@ func GenerateJoint(seed uint64) Spec {
 		g.triggers(c)
 	}
 	g.steps()
+	g.tags()
 	if !g.chance(3) {
 		g.faults()
 		g.rejections()
@@ -203,6 +204,22 @@ func (g jointGenerator) steps() {
 		at += g.between(0, oneOf(g.generator, time.Minute, 20*time.Minute, time.Hour))
 		one := oneOf(g.generator, g.spec.Clusters...)
 		g.spec.Steps = append(g.spec.Steps, g.step(at, one))
+	}
+	slices.SortStableFunc(g.spec.Steps, func(a, b Step) int { return cmp.Compare(a.At, b.At) })
+}
+
+// tags has somebody write a tag of a surge into a group, as if a trigger had done so, in some worlds. Triggers find out
+// in the modes that use one, unless somebody else adds to the capacity: that looks as if a trigger had.
+func (g jointGenerator) tags() {
+	adds := func(s Step) bool { return s.Do == "scale" || s.Do == "standby" }
+	for _, c := range g.spec.Clusters {
+		other := func(t Trigger) bool { return t.Cluster == c.Name && !t.Options.Mode.InBatches() }
+		isUndecided := slices.ContainsFunc(g.spec.Steps, adds) || slices.ContainsFunc(g.spec.Triggers, other)
+		if c.Autoscaler || isUndecided || g.chance(2) {
+			continue
+		}
+		group := oneOf(g.generator, c.Groups...)
+		g.spec.Steps = append(g.spec.Steps, Step{At: g.between(0, time.Hour), Do: "tag", On: group.Name})
 	}
 	slices.SortStableFunc(g.spec.Steps, func(a, b Step) int { return cmp.Compare(a.At, b.At) })
 }

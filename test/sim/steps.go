@@ -40,6 +40,8 @@ func (w events) do(ctx context.Context, s Step) error {
 	switch s.Do {
 	case "mislead-launch", "flood":
 		return forger{w}.aboutNoNode(ctx, s)
+	case "tag":
+		return forger{w}.tag(ctx, s)
 	case "suspend":
 		return groupEvents{w}.suspend(s) //nolint:contextcheck // What it starts lives until Close.
 	case "lose":

@@ -7,7 +7,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+
 	"github.com/node-drainer/node-drainer/internal/retry"
+	"github.com/node-drainer/node-drainer/pkg/refresh"
 	"github.com/node-drainer/node-drainer/test/awsim"
 )
 
@@ -104,4 +109,14 @@ func (w forger) flood(s Step) error {
 	w.log.add("step", s.Do, "queue", s.On, "n", s.N)
 	w.aws.Send(queueURL(s.On), awsim.MaintenanceEvent(e, e.At.Add(time.Hour), ids...))
 	return nil
+}
+
+// tag writes a tag into a group that says that a trigger has raised the desired capacity by all of it.
+func (w forger) tag(ctx context.Context, s Step) error {
+	w.log.add("step", s.Do, "group", s.On)
+	_, err := w.client().CreateOrUpdateTags(ctx, &autoscaling.CreateOrUpdateTagsInput{Tags: []types.Tag{{
+		ResourceId: &s.On, ResourceType: aws.String("auto-scaling-group"), PropagateAtLaunch: aws.Bool(false),
+		Key: aws.String(refresh.SurgeTag), Value: aws.String("0-1000"),
+	}}})
+	return err
 }

@@ -26,7 +26,8 @@ const ConfirmTakes = 5 * time.Minute
 type Capacity struct {
 	Group   *loop.Group
 	AWS     CapacityWriter
-	doubted time.Time // when Confirm was called first; zero if nothing is in doubt
+	doubted time.Time       // when Confirm was called first; zero if nothing is in doubt
+	ours    map[string]bool // what this process has written into the tag of the surge
 }
 
 // Raise raises the desired capacity, and the maximum before if it is too small: once for all of the surge, in whatever
@@ -40,6 +41,7 @@ func (c *Capacity) Raise(ctx context.Context, by int) error {
 	if err != nil {
 		return err
 	}
+	c.own(surge)
 	c.Group.Progress.Note(refresh.OK, "desired capacity raised from %d to %d", surge.From, surge.To)
 	return nil
 }
@@ -53,40 +55,55 @@ func (c *Capacity) RaiseMax(ctx context.Context, to int) error {
 	return err
 }
 
-// Confirm finds out who has raised the desired capacity, if that is in doubt, and corrects the tag. It waits until the
-// activities of the group show that.
+// Confirm finds out how much of a surge that InDoubt reports was added to the desired capacity, and corrects the tag.
+// It waits until the activities of the group show that.
 func (c *Capacity) Confirm(ctx context.Context) (*loop.Wait, error) {
 	g := c.Group
-	if !c.inDoubt() {
+	if !c.InDoubt() {
 		c.doubted = time.Time{}
 		return nil, nil
 	}
 	if c.doubted.IsZero() {
 		c.doubted = time.Now()
 	}
-	if !refresh.Launched(g.State.Group) && time.Since(c.doubted) < ConfirmTakes {
-		return &loop.Wait{}, nil
-	}
-	now := g.State.Group
-	surge, _ := refresh.SurgeOf(now)
-	changes, err := g.Planner.Reader.CapacityChanges(ctx, g.Name, surge.Since.Add(-time.Minute))
+	surge, _ := refresh.SurgeOf(g.State.Group)
+	changes, err := g.Planner.Reader.CapacityChanges(ctx, g.Name, time.Now().Add(-refresh.SurgeKept))
 	if err != nil {
 		return nil, err
 	}
+	confirmed := surge.Confirm(changes)
+	isWhole := confirmed.To == surge.To
+	if !isWhole && !refresh.Launched(g.State.Group) && time.Since(c.doubted) < ConfirmTakes {
+		return &loop.Wait{}, nil
+	}
 	c.doubted = time.Time{}
-	confirmed := surge.Confirm(now.Desired, changes)
-	if confirmed.To == surge.To {
-		g.Progress.Note(refresh.OK, "an earlier call has raised the desired capacity from %d to %d", surge.Before, surge.To)
-	} else {
-		g.Progress.Note(refresh.OK, "the desired capacity is %d by another client, and stays", now.Desired)
+	switch by := confirmed.To - confirmed.From; {
+	case isWhole:
+		g.Progress.Note(refresh.OK, "an earlier run has raised the desired capacity from %d to %d", surge.From, surge.To)
+	case surge.InDoubt(g.State.Group.Desired) && by == surge.Before-surge.From:
+		g.Progress.Note(refresh.OK, "the desired capacity is %d by another client, and stays", g.State.Group.Desired)
+	default:
+		g.Progress.Note(refresh.Warn, "the tag %s says that a trigger has raised the desired capacity from %d to %d, and "+
+			"the activities of the group since %s show %d of that: the rest stays", refresh.SurgeTag, surge.From, surge.To,
+			time.Now().Add(-refresh.SurgeKept).UTC().Format(time.DateOnly), by)
 	}
 	return nil, c.Write(ctx, confirmed)
 }
 
-func (c *Capacity) inDoubt() bool {
+// InDoubt reports whether it is not known how much of the surge was added to the desired capacity: the tag is not what
+// this process has written, or its last call may not have been made.
+func (c *Capacity) InDoubt() bool {
 	now := c.Group.State.Group
-	surge, _ := refresh.SurgeOf(now)
-	return surge.InDoubt(now.Desired)
+	surge, raised := refresh.SurgeOf(now)
+	return raised && (!c.ours[now.Tags[refresh.SurgeTag]] || surge.InDoubt(now.Desired))
+}
+
+// own records that this process has written the surge.
+func (c *Capacity) own(s refresh.Surge) {
+	if c.ours == nil {
+		c.ours = map[string]bool{}
+	}
+	c.ours[s.String()] = true
 }
 
 // Lower takes back what is left of the surge.
@@ -168,8 +185,9 @@ func (c *Capacity) KeepSurge(ctx context.Context) error {
 	return c.Write(ctx, surge)
 }
 
-// Write records a surge.
+// Write records a surge of this process.
 func (c *Capacity) Write(ctx context.Context, s refresh.Surge) error {
+	c.own(s)
 	if err := c.AWS.WriteSurge(ctx, c.Group.Name, s); err != nil {
 		return err
 	}

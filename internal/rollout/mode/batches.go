@@ -169,6 +169,7 @@ func (b *batches) next() refresh.Step {
 	s := b.group.State
 	now := refresh.Snapshot{
 		Now: time.Now(), Group: s.Group, Outdated: s.Replaceable(), LastBatchEnded: b.batchEnded,
+		SurgeInDoubt: b.capacity.InDoubt(),
 	}
 	b.noNodesKnown = b.noNodesKnown && !s.Policy.Nodes.KnowsAny(s.Group.Instances)
 	if s.Policy.Nodes.Cluster != nil && !b.noNodesKnown {
@@ -212,12 +213,11 @@ func (b *batches) Undo(ctx context.Context) string {
 		return fmt.Sprintf("%s; the desired capacity could not be read: %v", b.by.remains(), err)
 	}
 	before := b.group.State.Group.Desired
-	surge, raised := refresh.SurgeOf(b.group.State.Group)
-	switch {
-	case !raised:
-		return b.by.remains()
-	case surge.InDoubt(before): // The next run finds out.
+	if w, err := b.capacity.Confirm(ctx); w != nil || err != nil { // The next run finds out.
 		return b.Remains()
+	}
+	if _, raised := refresh.SurgeOf(b.group.State.Group); !raised {
+		return b.by.remains()
 	}
 	desired, err := b.capacity.TakeBack(ctx)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/node-drainer/node-drainer/internal/cluster"
 	"github.com/node-drainer/node-drainer/internal/report"
@@ -65,7 +66,9 @@ func (r *StandbyReturn) next(ctx context.Context) (refresh.ReturnStep, error) {
 	if err := r.readAges(ctx); err != nil {
 		return refresh.ReturnStep{}, err
 	}
-	now := refresh.ReturnSnapshot{Group: s.Group, RaiseMax: r.group.Config.RaiseMax}
+	now := refresh.ReturnSnapshot{
+		Group: s.Group, RaiseMax: r.group.Config.RaiseMax, SurgeInDoubt: r.capacity.InDoubt(),
+	}
 	record := refresh.StandbyOf(s.Group)
 	held := s.Group.InstanceIDs(func(i refresh.Instance) bool { _, ours := record[i.ID]; return ours && i.Standby() })
 	if len(held) > 0 {
@@ -89,6 +92,9 @@ func (r *StandbyReturn) next(ctx context.Context) (refresh.ReturnStep, error) {
 // apply makes the calls of a step.
 func (r *StandbyReturn) apply(ctx context.Context, step refresh.ReturnStep) error {
 	switch {
+	case step.Confirm:
+		_, err := r.capacity.Confirm(ctx)
+		return err
 	case len(step.Start) > 0:
 		return r.note(step.Start, "started", r.aws.StartMachines(ctx, step.Start))
 	case len(step.Withdraw) > 0:
@@ -134,7 +140,9 @@ func (r *StandbyReturn) exit(ctx context.Context, ids []string) error {
 	if err := c.RaiseMax(ctx, desired+len(ids)); err != nil {
 		return err
 	}
-	surge := refresh.Surge{From: desired, To: desired + len(ids), Raising: true}
+	surge := refresh.Surge{
+		From: desired, To: desired + len(ids), Raising: true, Before: desired, Since: time.Now().Truncate(time.Second),
+	}
 	if err := c.Write(ctx, surge); err != nil {
 		return err
 	}
@@ -142,7 +150,7 @@ func (r *StandbyReturn) exit(ctx context.Context, ids []string) error {
 		return err
 	}
 	r.Returned += len(ids)
-	surge.Raising = false
+	surge = refresh.Surge{From: surge.From, To: surge.To}
 	return r.note(ids, "moved out of Standby", c.Write(ctx, surge))
 }
 
