@@ -4,6 +4,8 @@ module github.com/node-drainer/node-drainer/tools/release
 
 go 1.26.3
 
+toolchain go1.26.8
+
 require github.com/goreleaser/goreleaser/v2 v2.15.0
 
 require (

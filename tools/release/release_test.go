@@ -91,11 +91,7 @@ func TestWorkflows(t *testing.T) {
 	for _, m := range target.FindAllStringSubmatch(read(t, "../../Makefile"), -1) {
 		targets = append(targets, m[1])
 	}
-	files, err := filepath.Glob("../../.github/workflows/*.yml")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no workflows: %v", err)
-	}
-	for _, file := range files {
+	for _, file := range workflows(t) {
 		workflow := read(t, file)
 		if !strings.Contains(workflow, "\npermissions:\n") {
 			t.Errorf("%s takes the permissions that happen to be the default", file)
@@ -120,6 +116,15 @@ func TestFaults(t *testing.T) {
 			t.Errorf("%s: found %q, want %d faults", line, found, want)
 		}
 	}
+}
+
+func workflows(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob("../../.github/workflows/*.yml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no workflows: %v", err)
+	}
+	return files
 }
 
 func read(t *testing.T, name string) string {
