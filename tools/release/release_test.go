@@ -2,6 +2,7 @@
 package release
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -57,8 +58,20 @@ func TestGoreleaserVersion(t *testing.T) {
 	if m == nil {
 		t.Fatal("go.mod does not name goreleaser")
 	}
-	if !strings.Contains(read(t, "../../.github/workflows/release.yml"), "version: "+m[1]+"\n") {
+	workflow := read(t, "../../.github/workflows/release.yml")
+	if !strings.Contains(workflow, "GORELEASER: "+m[1]+"\n") {
 		t.Errorf("the workflow does not release with goreleaser %s", m[1])
+	}
+	type manager struct{ MatchStrings []string }
+	var config struct{ CustomManagers []manager }
+	if err := json.Unmarshal([]byte(read(t, "../../renovate.json")), &config); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(config.CustomManagers, func(m manager) bool {
+		found := regexp.MustCompile(m.MatchStrings[0]).FindStringSubmatch(workflow)
+		return len(found) == 3 // With the version and the digest.
+	}) {
+		t.Error("Renovate does not update the version of goreleaser and its digest")
 	}
 }
 
