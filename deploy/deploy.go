@@ -100,5 +100,8 @@ func Example() map[string]string {
 		"MaxSize":         "1000",
 		"OidcProviderArn": "arn:aws:iam::123456789012:oidc-provider/oidc.eks.eu-central-1.amazonaws.com/id/EXAMPLE",
 		"OidcProvider":    "oidc.eks.eu-central-1.amazonaws.com/id/EXAMPLE",
+
+		"GitHubProviderArn": "arn:aws:iam::123456789012:oidc-provider/token.actions.githubusercontent.com",
+		"GitHubSubject":     "repo:example/infrastructure:environment:replace-nodes",
 	}
 }

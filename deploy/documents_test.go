@@ -194,13 +194,14 @@ func TestPoliciesAreLimited(t *testing.T) {
 	}
 }
 
-// TestTrustPolicies: a role can be assumed by one ServiceAccount of one cluster, or by Auto Scaling of one
-// account. Only the rules and the hooks' role may send to the queue, and only encrypted.
+// TestTrustPolicies: a role can be assumed by one ServiceAccount of one cluster, by jobs of one environment of one
+// repository, or by Auto Scaling of one account. Only the rules and the hooks' role may send to the queue, and only encrypted.
 func TestTrustPolicies(t *testing.T) {
 	t.Parallel()
 	type conditions = map[string]map[string]any
 	values := deploy.Example()
 	oidc := values["OidcProvider"]
+	tested := map[string]bool{}
 	var rules []any
 	for _, kind := range []string{"spot", "rebalance", "state", "scheduled", "reservation", "block", "alarm", "lifecycle"} {
 		rules = append(rules, values["RulePrefix"]+"-"+kind)
@@ -218,6 +219,12 @@ func TestTrustPolicies(t *testing.T) {
 			"StringEquals": {
 				"aws:RequestTag/eks-cluster-arn": values["ClusterArn"], "aws:RequestTag/kubernetes-namespace": "kube-system",
 				"aws:RequestTag/kubernetes-service-account": "node-drainer",
+			},
+		}}},
+		"iam/trust-github": {{"Allow", map[string]any{"Federated": values["GitHubProviderArn"]}, []string{"sts:AssumeRoleWithWebIdentity"}, conditions{
+			"StringEquals": { // Of one environment: a pattern would also trust any branch.
+				"token.actions.githubusercontent.com:aud": "sts.amazonaws.com",
+				"token.actions.githubusercontent.com:sub": "repo:example/infrastructure:environment:replace-nodes",
 			},
 		}}},
 		"iam/trust-hooks": {{"Allow", map[string]any{"Service": "autoscaling.amazonaws.com"}, []string{"sts:AssumeRole"}, conditions{
@@ -240,6 +247,7 @@ func TestTrustPolicies(t *testing.T) {
 			{"Allow", map[string]any{"Service": "events.amazonaws.com"}, []string{"kms:GenerateDataKey", "kms:Decrypt"}, nil},
 		},
 	} {
+		tested[name] = true
 		got := readPolicy(t, name)
 		if len(got.Statement) != len(want) {
 			t.Errorf("%s has %d statements, want %d", name, len(got.Statement), len(want))
@@ -250,6 +258,11 @@ func TestTrustPolicies(t *testing.T) {
 			if st.Effect != w.effect || !cmp.Equal(st.Principal, w.principal) || !slices.Equal(list(st.Action), w.actions) || !cmp.Equal(st.Condition, w.condition) {
 				t.Errorf("%s has the statement %+v, want %+v", name, st, w)
 			}
+		}
+	}
+	for _, name := range slices.Concat(deploy.Names("iam/trust-"), deploy.Names("iam/queue")) {
+		if !tested[name] {
+			t.Errorf("no test has read %s", name)
 		}
 	}
 }

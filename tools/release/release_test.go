@@ -3,7 +3,9 @@ package release
 
 import (
 	"encoding/json"
+	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -76,7 +78,7 @@ func TestGoreleaserVersion(t *testing.T) {
 }
 
 var (
-	uses   = regexp.MustCompile(`uses:\s*(.*)`)
+	uses   = regexp.MustCompile(`^\s*(?:- )?uses:\s*(.*)`)
 	pinned = regexp.MustCompile(`^[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`)
 	makes  = regexp.MustCompile(`\bmake ([a-z0-9-]+)`)
 	target = regexp.MustCompile(`(?m)^([a-z0-9-]+):`)
@@ -112,6 +114,30 @@ func TestWorkflows(t *testing.T) {
 		for _, fault := range faults(workflow, targets) {
 			t.Errorf("%s: %s", file, fault)
 		}
+	}
+}
+
+// TestPages: the workflows that pages show get the credentials of a role, so they name actions by commit, as ours do, and
+// install nothing whose name can be moved.
+func TestPages(t *testing.T) {
+	checked := 0
+	err := fs.WalkDir(os.DirFS("../../docs"), ".", func(file string, _ fs.DirEntry, err error) error {
+		if err != nil || path.Ext(file) != ".md" {
+			return err
+		}
+		for line := range strings.Lines(read(t, filepath.Join("../../docs", file))) {
+			m := uses.FindStringSubmatch(line)
+			if m != nil && !pinned.MatchString(m[1]) || strings.Contains(line, "@latest") {
+				t.Errorf("docs/%s: not pinned: %s", file, line)
+			}
+			if m != nil {
+				checked++
+			}
+		}
+		return nil
+	})
+	if err != nil || checked == 0 {
+		t.Errorf("%d actions on all pages: %v", checked, err)
 	}
 }
 
