@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -173,4 +174,30 @@ func read(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	return string(content)
+}
+
+// TestFuzzingEnds: the scheduled job has the time that make fuzz takes for all targets, and as much again for compiling.
+func TestFuzzingEnds(t *testing.T) {
+	targets := 0
+	for _, dir := range []string{"../../internal", "../../pkg"} {
+		err := filepath.WalkDir(dir, func(file string, _ fs.DirEntry, err error) error {
+			if err == nil && strings.HasSuffix(file, "_test.go") {
+				targets += strings.Count(read(t, file), "\nfunc Fuzz")
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	job := regexp.MustCompile(`(?s)\n  fuzz:.*?timeout-minutes: (\d+)\n.*make fuzz FUZZTIME=(\d+)m`).
+		FindStringSubmatch(read(t, "../../.github/workflows/scheduled.yml"))
+	if job == nil {
+		t.Fatal("no job fuzzes")
+	}
+	limit, _ := strconv.Atoi(job[1])
+	each, _ := strconv.Atoi(job[2])
+	if targets == 0 || limit < 2*each*targets {
+		t.Errorf("%d targets of %d minutes in a job of %d minutes", targets, each, limit)
+	}
 }
