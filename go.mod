@@ -2,6 +2,8 @@ module github.com/node-drainer/node-drainer
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require (
 	github.com/DataDog/datadog-agent/pkg/template v0.85.2
 	github.com/aws/aws-sdk-go-v2 v1.48.0

@@ -95,9 +95,13 @@ func Example() map[string]string {
 		"KeyArn":          "arn:aws:kms:" + here + "key/01234567-89ab-cdef-0123-456789abcdef",
 		"LaunchTemplates": "arn:aws:ec2:" + here + "launch-template/*",
 		"NodeRoles":       "arn:aws:iam::123456789012:role/nodes",
+		"Images":          "arn:aws:ec2:eu-central-1::image/*",
 		"ImageParameters": "arn:aws:ssm:eu-central-1::parameter/aws/service/*",
 		"MaxSize":         "1000",
 		"OidcProviderArn": "arn:aws:iam::123456789012:oidc-provider/oidc.eks.eu-central-1.amazonaws.com/id/EXAMPLE",
 		"OidcProvider":    "oidc.eks.eu-central-1.amazonaws.com/id/EXAMPLE",
+
+		"GitHubProviderArn": "arn:aws:iam::123456789012:oidc-provider/token.actions.githubusercontent.com",
+		"GitHubSubject":     "repo:example/infrastructure:environment:replace-nodes",
 	}
 }

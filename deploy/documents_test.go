@@ -24,12 +24,22 @@ import (
 // policy is an IAM policy document.
 type policy struct {
 	Version   string
-	Statement []struct {
-		Sid, Effect      string
-		Principal        any
-		Action, Resource any
-		Condition        map[string]map[string]any
+	Statement []statement
+}
+
+type statement struct {
+	Sid, Effect                   string
+	Principal                     any
+	Action, Resource, NotResource any
+	Condition                     map[string]map[string]any
+}
+
+// on returns what the statement is about.
+func (st statement) on() []string {
+	if st.NotResource != nil {
+		return append([]string{"all but"}, list(st.NotResource)...)
 	}
+	return list(st.Resource)
 }
 
 func readPolicy(t *testing.T, name string) policy {
@@ -113,7 +123,7 @@ func TestPoliciesAreLimited(t *testing.T) {
 	for _, name := range slices.Concat(deploy.Names("iam/agent-"), deploy.Names("iam/trigger-"), deploy.Names("iam/hooks")) {
 		for _, st := range readPolicy(t, name).Statement {
 			for _, action := range list(st.Action) {
-				where := fmt.Sprintf("%s, statement %s, %s on %v", name, st.Sid, action, st.Resource)
+				where := fmt.Sprintf("%s, statement %s, %s on %v", name, st.Sid, action, st.on())
 				if st.Effect != "Allow" || strings.Contains(action, "*") {
 					t.Errorf("%s: it allows more than one action", where)
 				}
@@ -127,7 +137,11 @@ func TestPoliciesAreLimited(t *testing.T) {
 				case service == "kms":
 					want = values["KeyArn"]
 				case action == "ec2:RunInstances":
-					want, conditions = "*", map[string]map[string]any{"ArnLike": {"ec2:LaunchTemplate": []any{values["LaunchTemplates"]}}}
+					// A launch needs both: the instance is limited to launches from a template, and the image to the template's.
+					want, conditions = values["Images"], map[string]map[string]any{"Bool": {"ec2:IsLaunchTemplateResource": "true"}}
+					if st.NotResource != nil {
+						conditions = map[string]map[string]any{"ArnLike": {"ec2:LaunchTemplate": []any{values["LaunchTemplates"]}}}
+					}
 				case action == "ec2:CreateTags":
 					want, conditions = "*", map[string]map[string]any{"StringEquals": {"ec2:CreateAction": "RunInstances"}}
 				case action == "iam:PassRole":
@@ -143,8 +157,13 @@ func TestPoliciesAreLimited(t *testing.T) {
 				}
 				if action == "autoscaling:UpdateAutoScalingGroup" {
 					conditions["NumericLessThanEquals"] = map[string]any{"autoscaling:MaxSize": values["MaxSize"]}
-					conditions["Null"] = map[string]any{
-						"autoscaling:MinSize": "true", "autoscaling:LaunchConfigurationName": "true", "autoscaling:VPCZoneIdentifiers": "true",
+					conditions["BoolIfExists"] = map[string]any{"autoscaling:LaunchTemplateVersionSpecified": "false"}
+					conditions["Null"] = map[string]any{}
+					for _, key := range []string{ // All others that AWS documents for this action.
+						"CapacityReservationIds", "CapacityReservationResourceGroupArns", "ImageId", "InstanceTypes",
+						"LaunchConfigurationName", "MinSize", "TargetCapacityTypes", "VPCZoneIdentifiers",
+					} {
+						conditions["Null"]["autoscaling:"+key] = "true"
 					}
 				}
 				for _, operator := range []string{"ForAllValues:StringEquals", "ForAllValues:StringLike"} {
@@ -153,6 +172,7 @@ func TestPoliciesAreLimited(t *testing.T) {
 						continue
 					}
 					conditions[operator] = map[string]any{"aws:TagKeys": keys}
+					conditions["Null"] = map[string]any{"aws:TagKeys": "false"} // All of no keys are among these.
 					for _, key := range list(keys) {
 						if !strings.HasPrefix(key, "node-drainer.io/") {
 							t.Errorf("%s: it may write the tag %s", where, key)
@@ -160,10 +180,13 @@ func TestPoliciesAreLimited(t *testing.T) {
 					}
 				}
 				on := []string{want}
-				if service == "eks" {
+				switch {
+				case service == "eks":
 					on = []string{values["ClusterArn"], values["Nodegroups"]}
+				case action == "ec2:RunInstances" && st.NotResource != nil:
+					on = []string{"all but", values["Images"]}
 				}
-				if diff := cmp.Diff(conditions, st.Condition); diff != "" || !slices.Equal(list(st.Resource), on) {
+				if diff := cmp.Diff(conditions, st.Condition); diff != "" || !slices.Equal(st.on(), on) {
 					t.Errorf("%s: it should be on %s; conditions (-want +got):\n%s", where, on, diff)
 				}
 			}
@@ -171,13 +194,14 @@ func TestPoliciesAreLimited(t *testing.T) {
 	}
 }
 
-// TestTrustPolicies: a role can be assumed by one ServiceAccount of one cluster, or by Auto Scaling of one
-// account. Only the rules and the hooks' role may send to the queue, and only encrypted.
+// TestTrustPolicies: a role can be assumed by one ServiceAccount of one cluster, by jobs of one environment of one
+// repository, or by Auto Scaling of one account. Only the rules and the hooks' role may send to the queue, and only encrypted.
 func TestTrustPolicies(t *testing.T) {
 	t.Parallel()
 	type conditions = map[string]map[string]any
 	values := deploy.Example()
 	oidc := values["OidcProvider"]
+	tested := map[string]bool{}
 	var rules []any
 	for _, kind := range []string{"spot", "rebalance", "state", "scheduled", "reservation", "block", "alarm", "lifecycle"} {
 		rules = append(rules, values["RulePrefix"]+"-"+kind)
@@ -197,6 +221,12 @@ func TestTrustPolicies(t *testing.T) {
 				"aws:RequestTag/kubernetes-service-account": "node-drainer",
 			},
 		}}},
+		"iam/trust-github": {{"Allow", map[string]any{"Federated": values["GitHubProviderArn"]}, []string{"sts:AssumeRoleWithWebIdentity"}, conditions{
+			"StringEquals": { // Of one environment: a pattern would also trust any branch.
+				"token.actions.githubusercontent.com:aud": "sts.amazonaws.com",
+				"token.actions.githubusercontent.com:sub": "repo:example/infrastructure:environment:replace-nodes",
+			},
+		}}},
 		"iam/trust-hooks": {{"Allow", map[string]any{"Service": "autoscaling.amazonaws.com"}, []string{"sts:AssumeRole"}, conditions{
 			"StringEquals": {"aws:SourceAccount": values["Account"]},
 		}}},
@@ -207,12 +237,17 @@ func TestTrustPolicies(t *testing.T) {
 			}},
 			{"Deny", "*", []string{"sqs:*"}, conditions{"Bool": {"aws:SecureTransport": "false"}}},
 		},
-		"iam/queue-dead": {{"Deny", "*", []string{"sqs:*"}, conditions{"Bool": {"aws:SecureTransport": "false"}}}},
+		"iam/queue-dead": {
+			{"Deny", "*", []string{"sqs:SendMessage"}, conditions{"Bool": {"aws:PrincipalIsAWSService": "false"}}},
+			{"Deny", "*", []string{"sqs:*"}, conditions{"Bool": {"aws:SecureTransport": "false"}}},
+		},
+		// EventBridge tells a key neither the rule nor the account.
 		"iam/key": {
 			{"Allow", map[string]any{"AWS": values["Root"]}, []string{"kms:*"}, nil},
 			{"Allow", map[string]any{"Service": "events.amazonaws.com"}, []string{"kms:GenerateDataKey", "kms:Decrypt"}, nil},
 		},
 	} {
+		tested[name] = true
 		got := readPolicy(t, name)
 		if len(got.Statement) != len(want) {
 			t.Errorf("%s has %d statements, want %d", name, len(got.Statement), len(want))
@@ -223,6 +258,11 @@ func TestTrustPolicies(t *testing.T) {
 			if st.Effect != w.effect || !cmp.Equal(st.Principal, w.principal) || !slices.Equal(list(st.Action), w.actions) || !cmp.Equal(st.Condition, w.condition) {
 				t.Errorf("%s has the statement %+v, want %+v", name, st, w)
 			}
+		}
+	}
+	for _, name := range slices.Concat(deploy.Names("iam/trust-"), deploy.Names("iam/queue")) {
+		if !tested[name] {
+			t.Errorf("no test has read %s", name)
 		}
 	}
 }
@@ -253,10 +293,12 @@ func TestTablesInDocs(t *testing.T) {
 				limit := map[string]string{
 					"*": "`*`", values["QueueArn"]: "the queue", values["KeyArn"]: "the key", values["Groups"]: "groups of the cluster", values["Instances"]: "instances of the cluster",
 					values["NodeRoles"]: "the nodes' roles, for EC2", values["ImageParameters"]: "parameters that AWS publishes", values["ClusterArn"]: "the cluster and its node groups",
-				}[list(st.Resource)[0]]
+				}[st.on()[0]]
 				switch st.Sid {
 				case "Launch":
-					limit = "launch templates"
+					limit = "launch templates, and their images"
+				case "LaunchImages":
+					continue // Documented with Launch.
 				case "LaunchTags":
 					limit = "launches"
 				}

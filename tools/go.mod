@@ -4,6 +4,8 @@ module github.com/node-drainer/node-drainer/tools
 
 go 1.26.0
 
+toolchain go1.26.8
+
 tool (
 	github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 	gotest.tools/gotestsum

@@ -121,6 +121,7 @@ func expressions() map[string]string {
 		"LaunchTemplates": `!If [WithLaunchTemplates, !Join ['", "', !Ref LaunchTemplates], ` +
 			arn("ec2:"+here+"launch-template/*") + `]`,
 		"NodeRoles":       `!Join ['", "', !Ref NodeRoles]`,
+		"Images":          arn("ec2:${AWS::Region}::image/*"),
 		"ImageParameters": arn("ssm:${AWS::Region}::parameter/aws/service/*"),
 		"MaxSize":         "!Ref MaxSize",
 		"Instances":       arn("ec2:" + here + "instance/*"),

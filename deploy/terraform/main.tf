@@ -35,6 +35,7 @@ locals {
     LaunchTemplates = join("\", \"", coalescelist(var.launch_templates, ["arn:${local.partition}:ec2:${local.region}:${local.account}:launch-template/*"]))
     NodeRoles       = join("\", \"", var.node_roles)
     MaxSize         = var.max_size
+    Images          = "arn:${local.partition}:ec2:${local.region}::image/*"
     ImageParameters = "arn:${local.partition}:ssm:${local.region}::parameter/aws/service/*"
   }
 }

@@ -4,6 +4,8 @@ module github.com/node-drainer/node-drainer/test/alerts
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require (
 	github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring v0.87.0
 	github.com/prometheus/common v0.69.0

@@ -235,8 +235,11 @@ func groupResources(a *engine, r *reader) []resource {
 
 // allows reports whether the statement alone allows the action on the resource.
 func (st statement) allows(action string, on resource) bool {
-	return slices.Contains(st.Action, action) &&
-		slices.ContainsFunc(st.Resource, func(p string) bool { return matches(p, on.arn) }) && st.holds(on)
+	among := func(all []string) bool {
+		return slices.ContainsFunc(all, func(p string) bool { return matches(p, on.arn) })
+	}
+	named := among(st.Resource) || len(st.NotResource) > 0 && !among(st.NotResource)
+	return named && slices.Contains(st.Action, action) && st.holds(on)
 }
 
 // holds reports whether all conditions are met.
@@ -264,8 +267,14 @@ func (on resource) satisfies(operator, key string, wanted []string) bool {
 	if tag, ofTag := strings.CutPrefix(key, ofResource); ofTag {
 		value, known = on.tags[tag]
 	}
-	if operator == ofAbsence {
+	if key == ofTagKeys {
+		known = len(on.tagKeys) > 0
+	}
+	switch {
+	case operator == ofAbsence:
 		return slices.Contains(wanted, strconv.FormatBool(!known))
+	case operator == ifKnown && !known:
+		return true
 	}
 	return known && slices.ContainsFunc(wanted, func(w string) bool {
 		return w == value || operator == "ArnLike" && matches(w, value) || operator == atMost && isAtMost(value, w)

@@ -18,6 +18,7 @@ const (
 // The condition keys of these actions.
 const (
 	keyLaunchTemplate = "ec2:LaunchTemplate"
+	keyOfTemplate     = "ec2:IsLaunchTemplateResource"
 	keyCreateAction   = "ec2:CreateAction"
 	keyToService      = "iam:PassedToService"
 )
@@ -26,7 +27,7 @@ const (
 func launchCondition(operator, key, action string) bool {
 	switch action {
 	case actionRun:
-		return operator == "ArnLike" && key == keyLaunchTemplate
+		return operator == "ArnLike" && key == keyLaunchTemplate || operator == "Bool" && key == keyOfTemplate
 	case actionTag:
 		return operator == "StringEquals" && key == keyCreateAction
 	case actionPassRole:
@@ -65,8 +66,8 @@ func (s *IAM) needs(req request) []need {
 	return nil
 }
 
-// needsToLaunch are the actions that a launch from any template of the source needs. EC2 also judges the image, the
-// subnet and more as resources of RunInstances. It needs mu.
+// needsToLaunch are the actions that a launch from any template of the source needs. The subnet is the group's, not the
+// template's. EC2 also judges the volumes and more as resources of RunInstances. It needs mu.
 func (a templateEngine) needsToLaunch(from source) (all []need) {
 	for _, choice := range from.templates() {
 		t, err := a.template(choice)
@@ -78,12 +79,15 @@ func (a templateEngine) needsToLaunch(from source) (all []need) {
 			continue
 		}
 		refusal := forbidden("AccessDenied", "You are not authorized to use launch template: "+t.id)
-		context := map[string]string{keyLaunchTemplate: a.arn("ec2", "launch-template/"+t.id)}
+		context := map[string]string{keyLaunchTemplate: a.arn("ec2", "launch-template/"+t.id), keyOfTemplate: "true"}
+		ofGroup := map[string]string{keyLaunchTemplate: context[keyLaunchTemplate], keyOfTemplate: "false"}
 		add := func(action, arn string, context map[string]string) {
 			all = append(all, need{action, resource{arn: arn, context: context}, refusal})
 		}
 		add(actionRun, context[keyLaunchTemplate], context)
 		add(actionRun, a.arn("ec2", "instance/*"), context)
+		add(actionRun, a.imageARN(v.image), context)
+		add(actionRun, a.arn("ec2", "subnet/*"), ofGroup)
 		if v.tagged {
 			add(actionTag, a.arn("ec2", "instance/*"), map[string]string{keyCreateAction: "RunInstances"})
 		}
@@ -117,6 +121,14 @@ func (a templateEngine) needsToResolve(r *reader) (all []need) {
 
 func (a templateEngine) arn(service, name string) string {
 	return strings.Join([]string{"arn:aws", service, a.server.opts.Region, a.server.opts.Account, name}, ":")
+}
+
+// imageARN is the ARN of an image, or of the one that a parameter names. It is of no account. It needs mu.
+func (a templateEngine) imageARN(name string) string {
+	if image, err := a.image(name); err == nil {
+		name = image
+	}
+	return "arn:aws:ec2:" + a.server.opts.Region + "::image/" + name
 }
 
 // parameter returns the name of the image's parameter, without a version or a label.

@@ -2,6 +2,7 @@ package awsim_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
@@ -18,6 +19,8 @@ func TestLaunchPermissions(t *testing.T) {
 	const (
 		refreshes = `"autoscaling:StartInstanceRefresh"`
 		template  = `, "Condition": {"ArnLike": {"ec2:LaunchTemplate": "arn:aws:ec2:*:*:launch-template/lt-*"}}`
+		image     = `"arn:aws:ec2:eu-central-1::image/*"`
+		ofIt      = `, "Condition": {"Bool": {"ec2:IsLaunchTemplateResource": "true"}}`
 		other     = `, "Condition": {"ArnLike": {"ec2:LaunchTemplate": "arn:aws:ec2:*:*:launch-template/lt-other"}}`
 		launching = `, "Condition": {"StringEquals": {"ec2:CreateAction": "RunInstances"}}`
 		toEC2     = `, "Condition": {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}`
@@ -27,6 +30,10 @@ func TestLaunchPermissions(t *testing.T) {
 	)
 	policies := map[string]string{
 		"start": allowing(refreshes, everyGroup, ofProd), "run": allowing(`"ec2:RunInstances"`, `"*"`, template),
+		"run any image but this":    strings.Replace(allowing(`"ec2:RunInstances"`, `"arn:aws:ec2:eu-central-1::image/ami-1"`, template), "Resource", "NotResource", 1),
+		"run no image":              strings.Replace(allowing(`"ec2:RunInstances"`, image, template), "Resource", "NotResource", 1),
+		"run its image":             allowing(`"ec2:RunInstances"`, image, ofIt),
+		"run what is its own":       allowing(`"ec2:RunInstances"`, `"*"`, ofIt),
 		"run from another template": allowing(`"ec2:RunInstances"`, `"*"`, other),
 		"tag":                       allowing(`"ec2:CreateTags"`, `"*"`, launching),
 		"pass":                      allowing(`"iam:PassRole"`, role, toEC2), "pass to others": allowing(`"iam:PassRole"`, role, toECS),
@@ -41,6 +48,9 @@ func TestLaunchPermissions(t *testing.T) {
 	}{
 		"nothing":                  {"plain", []string{"start"}, "ec2:RunInstances"},
 		"run":                      {"plain", []string{"start", "run"}, ""},
+		"all but its image":        {"plain", []string{"start", "run any image but this"}, "ec2:RunInstances"},
+		"its image, and the rest":  {"plain", []string{"start", "run no image", "run its image"}, ""},
+		"no subnet of the group":   {"plain", []string{"start", "run what is its own"}, "ec2:RunInstances"},
 		"run from another":         {"plain", []string{"start", "run from another template"}, "ec2:RunInstances"},
 		"no tags":                  {"node", []string{"start", "run", "pass"}, "ec2:CreateTags"},
 		"no role":                  {"node", []string{"start", "run", "tag"}, "iam:PassRole"},

@@ -17,43 +17,59 @@ const (
 	forAllKeys = "ForAllValues:StringEquals"
 	atMost     = "NumericLessThanEquals"
 	ofAbsence  = "Null"
+	ifKnown    = "BoolIfExists"
 
 	forAllKeysLike = "ForAllValues:StringLike"
 )
 
 // The action whose parameters are condition keys (Service Authorization Reference, Amazon EC2 Auto Scaling).
 const (
-	actionUpdate  = "autoscaling:UpdateAutoScalingGroup"
-	keyMaxSize    = "autoscaling:MaxSize"
-	keyMinSize    = "autoscaling:MinSize"
-	keyLaunchName = "autoscaling:LaunchConfigurationName"
-	keySubnets    = "autoscaling:VPCZoneIdentifiers"
+	actionUpdate = "autoscaling:UpdateAutoScalingGroup"
+	keyMaxSize   = "autoscaling:MaxSize"
+	keyVersion   = "autoscaling:LaunchTemplateVersionSpecified"
 )
 
 // actionRule is about a rule, and the other action of EventBridge that is simulated about none (Service Authorization
 // Reference, Amazon EventBridge).
 const actionRule = "events:DescribeRule"
 
-// updateKeys are the condition keys of parameters of actionUpdate.
-func updateKeys() []string { return []string{keyMaxSize, keyMinSize, keyLaunchName, keySubnets} }
+// updateKeys are the condition keys of parameters of actionUpdate, but for keyVersion, with these parameters. No call
+// here has distribution segments.
+func updateKeys() map[string]string {
+	const (
+		reservation = "CapacityReservationSpecification.CapacityReservationTarget."
+		override    = "MixedInstancesPolicy.LaunchTemplate.Overrides.member.1."
+	)
+	return map[string]string{
+		keyMaxSize: "MaxSize", "autoscaling:MinSize": "MinSize",
+		"autoscaling:LaunchConfigurationName":              "LaunchConfigurationName",
+		"autoscaling:VPCZoneIdentifiers":                   "VPCZoneIdentifier",
+		"autoscaling:InstanceTypes":                        override + "InstanceType",
+		"autoscaling:ImageId":                              override + "ImageId",
+		"autoscaling:CapacityReservationIds":               reservation + "CapacityReservationIds.member.1",
+		"autoscaling:CapacityReservationResourceGroupArns": reservation + "CapacityReservationResourceGroupArns.member.1",
+		"autoscaling:TargetCapacityTypes":                  "",
+	}
+}
 
 // updateCondition reports whether the operator and the key are simulated for actionUpdate.
 func updateCondition(operator, key, action string) bool {
-	limited := operator == atMost && key == keyMaxSize
-	return action == actionUpdate && (limited || operator == ofAbsence && slices.Contains(updateKeys(), key))
+	_, parameter := updateKeys()[key]
+	return action == actionUpdate && (operator == atMost && key == keyMaxSize ||
+		operator == ofAbsence && parameter || operator == ifKnown && key == keyVersion)
 }
 
-// updateContext has the condition keys of the parameters that a call has.
+// updateContext has the condition keys of the parameters that a call has. AWS does not document whether a call without
+// a launch template has keyVersion.
 func updateContext(r *reader) map[string]string {
 	known := map[string]string{}
-	for _, key := range updateKeys() {
-		name := strings.TrimPrefix(key, "autoscaling:")
-		if key == keySubnets {
-			name = "VPCZoneIdentifier"
-		}
+	for key, name := range updateKeys() {
 		if r.has(name) {
 			known[key] = r.text(name)
 		}
+	}
+	if from := readSource(r, "", source{}); from.isSet() {
+		known[keyVersion] = strconv.FormatBool(!from.template.isMoving())
 	}
 	return known
 }
@@ -67,11 +83,12 @@ func isAtMost(value, limit string) bool {
 
 // statement is one of a policy. It only ever allows.
 type statement struct {
-	Sid       string
-	Effect    string
-	Action    texts
-	Resource  texts
-	Condition map[string]map[string]texts
+	Sid         string
+	Effect      string
+	Action      texts
+	Resource    texts
+	NotResource texts // All but these.
+	Condition   map[string]map[string]texts
 }
 
 // texts is a list in a policy, which may be a single text.
@@ -113,10 +130,10 @@ func (s *IAM) checkStatement(st statement) error {
 	switch {
 	case st.Effect != "Allow":
 		return fmt.Errorf("the Effect %q is not simulated", st.Effect)
-	case len(st.Action) == 0 || len(st.Resource) == 0:
+	case len(st.Action) == 0 || (len(st.Resource) == 0) == (len(st.NotResource) == 0):
 		return fmt.Errorf("it has no Action or no Resource")
 	}
-	for _, on := range st.Resource {
+	for _, on := range slices.Concat(st.Resource, st.NotResource) {
 		if on != "*" && !strings.HasPrefix(on, "arn:") || strings.Contains(on, "${") {
 			return fmt.Errorf("the Resource %q is not simulated", on)
 		}
@@ -154,14 +171,21 @@ func simulated(operator, key, action string) bool {
 	case "StringEquals":
 		tagged := onGroups(action) || onMachines(action)
 		return tagged && strings.HasPrefix(key, ofResource) || launchCondition(operator, key, action)
-	case "ArnLike":
+	case "ArnLike", "Bool":
 		return launchCondition(operator, key, action)
-	case atMost, ofAbsence:
+	case atMost, ifKnown:
 		return updateCondition(operator, key, action)
+	case ofAbsence:
+		return updateCondition(operator, key, action) || tagsCondition(key, action)
 	case forAllKeys, forAllKeysLike:
-		return onGroups(action) && strings.HasSuffix(action, "Tags") && key == ofTagKeys
+		return tagsCondition(key, action)
 	}
 	return false
+}
+
+// tagsCondition reports whether the key is that of the tags which a call sets or deletes.
+func tagsCondition(key, action string) bool {
+	return onGroups(action) && strings.HasSuffix(action, "Tags") && key == ofTagKeys
 }
 
 // knows reports whether a simulated call needs the action.

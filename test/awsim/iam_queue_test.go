@@ -82,6 +82,26 @@ func TestQueuePolicy(t *testing.T) {
 	}
 }
 
+// TestDeadLetterQueuePolicy: nobody sends to the dead-letter queue, from which messages return to the queue as genuine ones.
+// Who may receive them still does.
+func TestDeadLetterQueuePolicy(t *testing.T) {
+	t.Parallel()
+	policy, err := deploy.Fill("iam/queue-dead", deploy.Example())
+	must(t, err)
+	s := start(t, awsim.Options{})
+	url := s.CreateQueue("node-drainer-dead", map[string]string{"Policy": policy})
+	s.AddNamedRule("node-drainer-spot", s.QueueARN(url))
+	s.Publish(awsim.SpotInterruption(s.Envelope(), instanceID, "eu-central-1a", "terminate"))
+	must(t, s.Allow("test", allowing(`["sqs:SendMessage", "sqs:ReceiveMessage"]`, `"*"`, "")))
+	client := queueClient(t, s)
+	if _, err := client.SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: &url, MessageBody: new("{}")}); code(err) != "AccessDenied" {
+		t.Errorf("SendMessage: %v", err)
+	}
+	if got := receive(t, client, url, 0); len(got) > 0 {
+		t.Errorf("received %d messages", len(got))
+	}
+}
+
 // TestInvalidQueuePolicies: nothing in a queue's policy is passed over.
 func TestInvalidQueuePolicies(t *testing.T) {
 	t.Parallel()

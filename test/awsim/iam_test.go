@@ -65,7 +65,7 @@ func TestPolicies(t *testing.T) {
 	}
 	tag := func(keys ...string) func(ctx context.Context, l *limited) error {
 		return func(ctx context.Context, l *limited) error {
-			var tags []astypes.Tag
+			tags := []astypes.Tag{}
 			for _, key := range keys {
 				group, key, _ := strings.Cut(key, "/")
 				tags = append(tags, astypes.Tag{
@@ -84,7 +84,8 @@ func TestPolicies(t *testing.T) {
 		}
 	}
 	upTo := []string{allowing(`"autoscaling:UpdateAutoScalingGroup"`, everyGroup,
-		`, "Condition": {"NumericLessThanEquals": {"autoscaling:MaxSize": "7"}, "Null": {"autoscaling:VPCZoneIdentifiers": "true"}}`)}
+		`, "Condition": {"NumericLessThanEquals": {"autoscaling:MaxSize": "7"}, "Null": {"autoscaling:VPCZoneIdentifiers": "true"},
+			"BoolIfExists": {"autoscaling:LaunchTemplateVersionSpecified": "false"}}`)}
 	receive := func(ctx context.Context, l *limited) error {
 		_, err := l.sqs.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{QueueUrl: &l.queue})
 		return err
@@ -100,6 +101,7 @@ func TestPolicies(t *testing.T) {
 		return err
 	}
 	keys := `, "Condition": {"ForAllValues:StringEquals": {"aws:TagKeys": ["mine", "too"]}, "StringEquals": {"aws:ResourceTag/cluster": "prod"}}`
+	some := `, "Condition": {"ForAllValues:StringEquals": {"aws:TagKeys": ["mine", "too"]}, "Null": {"aws:TagKeys": "false"}}`
 	like := `, "Condition": {"ForAllValues:StringLike": {"aws:TagKeys": ["mine-*"]}}`
 	stop := func(id string) func(ctx context.Context, l *limited) error {
 		return func(ctx context.Context, l *limited) error {
@@ -127,9 +129,12 @@ func TestPolicies(t *testing.T) {
 		"an instance of another group":    {[]string{allowing(`"autoscaling:SetInstanceHealth"`, everyGroup, ofProd)}, mark("i-0000000000000thei"), "AccessDenied", "theirs"},
 		"tags with these keys":            {[]string{allowing(`"autoscaling:CreateOrUpdateTags"`, everyGroup, keys)}, tag("ours/mine", "ours/too"), "", ""},
 		"a tag with another key":          {[]string{allowing(`"autoscaling:CreateOrUpdateTags"`, everyGroup, keys)}, tag("ours/mine", "ours/cluster"), "AccessDenied", "CreateOrUpdateTags"},
+		"no tags":                         {[]string{allowing(`"autoscaling:CreateOrUpdateTags"`, `"*"`, some)}, tag(), "AccessDenied", "CreateOrUpdateTags"},
+		"some tags":                       {[]string{allowing(`"autoscaling:CreateOrUpdateTags"`, everyGroup, some)}, tag("ours/mine", "ours/too"), "", ""},
 		"a maximum up to the limit":       {upTo, update(autoscaling.UpdateAutoScalingGroupInput{MaxSize: new(int32(7))}), "", ""},
 		"a maximum above the limit":       {upTo, update(autoscaling.UpdateAutoScalingGroupInput{MaxSize: new(int32(8))}), "AccessDenied", "UpdateAutoScalingGroup"},
 		"no maximum":                      {upTo, update(autoscaling.UpdateAutoScalingGroupInput{}), "AccessDenied", "UpdateAutoScalingGroup"},
+		"a maximum and a version":         {upTo, update(autoscaling.UpdateAutoScalingGroupInput{MaxSize: new(int32(7)), LaunchTemplate: specification("t", "2")}), "AccessDenied", "UpdateAutoScalingGroup"},
 		"a maximum and something else":    {upTo, update(autoscaling.UpdateAutoScalingGroupInput{MaxSize: new(int32(7)), VPCZoneIdentifier: new("subnet-1")}), "AccessDenied", "UpdateAutoScalingGroup"},
 		"a tag with a key like these":     {[]string{allowing(`"autoscaling:CreateOrUpdateTags"`, everyGroup, like)}, tag("ours/mine-1", "ours/mine-2"), "", ""},
 		"a tag with a key unlike these":   {[]string{allowing(`"autoscaling:CreateOrUpdateTags"`, everyGroup, like)}, tag("ours/mine-1", "ours/mine"), "AccessDenied", "CreateOrUpdateTags"},
@@ -181,6 +186,7 @@ func TestInvalidPolicies(t *testing.T) {
 		"no JSON":                     {`{`, "no policy"},
 		"a principal":                 {`{"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Principal": "*", "Action": "sqs:ReceiveMessage", "Resource": "*"}]}`, "Principal"},
 		"a denial":                    {`{"Version": "2012-10-17", "Statement": [{"Effect": "Deny", "Action": "sqs:ReceiveMessage", "Resource": "*"}]}`, `"Deny"`},
+		"a resource and not":          {`{"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "sqs:ReceiveMessage", "Resource": "*", "NotResource": "*"}]}`, "no Resource"},
 		"no resource":                 {`{"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "sqs:ReceiveMessage"}]}`, "no Resource"},
 		"an action with a wildcard":   {allowing(`"sqs:*"`, `"*"`, ""), `"sqs:*"`},
 		"a batch, which IAM has not":  {allowing(`"sqs:DeleteMessageBatch"`, `"*"`, ""), "Batch"},

@@ -30,6 +30,7 @@ func FillPolicies(queueARN string, names ...string) (all []string, err error) {
 			"MaxSize":         "1000",
 			"ClusterArn":      "arn:aws:eks:eu-central-1:123456789012:cluster/demo",
 			"Nodegroups":      "arn:aws:eks:eu-central-1:123456789012:nodegroup/demo/*/*",
+			"Images":          "arn:aws:ec2:eu-central-1::image/*",
 			"ImageParameters": "arn:aws:ssm:eu-central-1::parameter/aws/service/*",
 		})
 		if err != nil {

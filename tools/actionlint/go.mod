@@ -3,6 +3,8 @@ module github.com/node-drainer/node-drainer/tools/actionlint
 
 go 1.26.0
 
+toolchain go1.26.8
+
 tool github.com/rhysd/actionlint/cmd/actionlint
 
 require (

@@ -4,6 +4,8 @@ module github.com/node-drainer/node-drainer/tools/charts
 
 go 1.26.0
 
+toolchain go1.26.8
+
 tool (
 	github.com/norwoodj/helm-docs/cmd/helm-docs
 	helm.sh/helm/v4/cmd/helm

@@ -3,6 +3,8 @@ module github.com/node-drainer/node-drainer/tools/licenses
 
 go 1.26.0
 
+toolchain go1.26.8
+
 tool github.com/google/go-licenses/v2
 
 require (

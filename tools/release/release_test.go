@@ -2,10 +2,14 @@
 package release
 
 import (
+	"encoding/json"
+	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -57,13 +61,25 @@ func TestGoreleaserVersion(t *testing.T) {
 	if m == nil {
 		t.Fatal("go.mod does not name goreleaser")
 	}
-	if !strings.Contains(read(t, "../../.github/workflows/release.yml"), "version: "+m[1]+"\n") {
+	workflow := read(t, "../../.github/workflows/release.yml")
+	if !strings.Contains(workflow, "GORELEASER: "+m[1]+"\n") {
 		t.Errorf("the workflow does not release with goreleaser %s", m[1])
+	}
+	type manager struct{ MatchStrings []string }
+	var config struct{ CustomManagers []manager }
+	if err := json.Unmarshal([]byte(read(t, "../../renovate.json")), &config); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(config.CustomManagers, func(m manager) bool {
+		found := regexp.MustCompile(m.MatchStrings[0]).FindStringSubmatch(workflow)
+		return len(found) == 3 // With the version and the digest.
+	}) {
+		t.Error("Renovate does not update the version of goreleaser and its digest")
 	}
 }
 
 var (
-	uses   = regexp.MustCompile(`uses:\s*(.*)`)
+	uses   = regexp.MustCompile(`^\s*(?:- )?uses:\s*(.*)`)
 	pinned = regexp.MustCompile(`^[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`)
 	makes  = regexp.MustCompile(`\bmake ([a-z0-9-]+)`)
 	target = regexp.MustCompile(`(?m)^([a-z0-9-]+):`)
@@ -91,11 +107,7 @@ func TestWorkflows(t *testing.T) {
 	for _, m := range target.FindAllStringSubmatch(read(t, "../../Makefile"), -1) {
 		targets = append(targets, m[1])
 	}
-	files, err := filepath.Glob("../../.github/workflows/*.yml")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no workflows: %v", err)
-	}
-	for _, file := range files {
+	for _, file := range workflows(t) {
 		workflow := read(t, file)
 		if !strings.Contains(workflow, "\npermissions:\n") {
 			t.Errorf("%s takes the permissions that happen to be the default", file)
@@ -103,6 +115,30 @@ func TestWorkflows(t *testing.T) {
 		for _, fault := range faults(workflow, targets) {
 			t.Errorf("%s: %s", file, fault)
 		}
+	}
+}
+
+// TestPages: the workflows that pages show get the credentials of a role, so they name actions by commit, as ours do, and
+// install nothing whose name can be moved.
+func TestPages(t *testing.T) {
+	checked := 0
+	err := fs.WalkDir(os.DirFS("../../docs"), ".", func(file string, _ fs.DirEntry, err error) error {
+		if err != nil || path.Ext(file) != ".md" {
+			return err
+		}
+		for line := range strings.Lines(read(t, filepath.Join("../../docs", file))) {
+			m := uses.FindStringSubmatch(line)
+			if m != nil && !pinned.MatchString(m[1]) || strings.Contains(line, "@latest") {
+				t.Errorf("docs/%s: not pinned: %s", file, line)
+			}
+			if m != nil {
+				checked++
+			}
+		}
+		return nil
+	})
+	if err != nil || checked == 0 {
+		t.Errorf("%d actions on all pages: %v", checked, err)
 	}
 }
 
@@ -122,6 +158,15 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+func workflows(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob("../../.github/workflows/*.yml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no workflows: %v", err)
+	}
+	return files
+}
+
 func read(t *testing.T, name string) string {
 	t.Helper()
 	content, err := os.ReadFile(name)
@@ -129,4 +174,30 @@ func read(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	return string(content)
+}
+
+// TestFuzzingEnds: the scheduled job has the time that make fuzz takes for all targets, and as much again for compiling.
+func TestFuzzingEnds(t *testing.T) {
+	targets := 0
+	for _, dir := range []string{"../../internal", "../../pkg"} {
+		err := filepath.WalkDir(dir, func(file string, _ fs.DirEntry, err error) error {
+			if err == nil && strings.HasSuffix(file, "_test.go") {
+				targets += strings.Count(read(t, file), "\nfunc Fuzz")
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	job := regexp.MustCompile(`(?s)\n  fuzz:.*?timeout-minutes: (\d+)\n.*make fuzz FUZZTIME=(\d+)m`).
+		FindStringSubmatch(read(t, "../../.github/workflows/scheduled.yml"))
+	if job == nil {
+		t.Fatal("no job fuzzes")
+	}
+	limit, _ := strconv.Atoi(job[1])
+	each, _ := strconv.Atoi(job[2])
+	if targets == 0 || limit < 2*each*targets {
+		t.Errorf("%d targets of %d minutes in a job of %d minutes", targets, each, limit)
+	}
 }

@@ -4,6 +4,8 @@ module github.com/node-drainer/node-drainer/tools/sbom
 
 go 1.26.0
 
+toolchain go1.26.8
+
 tool github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
 
 require (

@@ -22,7 +22,7 @@ func ParseNetworks(text string) (Networks, error) {
 		}
 		one, err := netip.ParsePrefix(item)
 		if err != nil {
-			return nil, fmt.Errorf("%q: must be a network in CIDR notation, for example 10.0.0.0/8", item)
+			return nil, fmt.Errorf("%q: must be a network in CIDR notation, for example 10.0.12.7/32", item)
 		}
 		all = append(all, one.Masked())
 	}

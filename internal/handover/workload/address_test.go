@@ -44,10 +44,12 @@ func TestAddressOf(t *testing.T) {
 	}
 }
 
+// TestParseNetworksRefuses: the example in the error is one address, because it may be copied, and all that is in a network
+// may be called.
 func TestParseNetworksRefuses(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"10.0.0.0", "10.0.0.0/33", "pods", "10.0.0.0/8;127.0.0.0/8"} {
-		if networks, err := ParseNetworks(text); err == nil || !strings.Contains(err.Error(), "CIDR") {
+		if networks, err := ParseNetworks(text); err == nil || !strings.Contains(err.Error(), "CIDR notation, for example 10.0.12.7/32") {
 			t.Errorf("%q: got %v, %v", text, networks, err)
 		}
 	}

@@ -4,6 +4,8 @@ module github.com/node-drainer/node-drainer/test/chart/operator
 
 go 1.26.0
 
+toolchain go1.26.8
+
 tool github.com/prometheus-operator/prometheus-operator/cmd/po-rule-migration
 
 require (

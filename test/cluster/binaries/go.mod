@@ -5,6 +5,8 @@ module github.com/node-drainer/node-drainer/test/cluster/binaries
 
 go 1.26.0
 
+toolchain go1.26.8
+
 godebug default=go1.26
 
 require go.etcd.io/etcd/server/v3 v3.6.14
