@@ -15,7 +15,7 @@ type cache[V any] struct {
 	keep time.Duration
 
 	calls   singleflight.Group
-	entries sync.Map // an entry[V] by group
+	entries sync.Map // an *entry[V] by group
 }
 
 type entry[V any] struct {
@@ -24,10 +24,13 @@ type entry[V any] struct {
 }
 
 func (c *cache[V]) get(ctx context.Context, group string) (V, error) {
-	if e, ok := c.entries.Load(group); ok && time.Now().Before(e.(entry[V]).until) {
-		return e.(entry[V]).value, nil
+	if e := c.kept(group); e != nil {
+		return e.value, nil
 	}
 	answer := c.calls.DoChan(group, func() (any, error) {
+		if e := c.kept(group); e != nil { // Another call has ended since.
+			return e.value, nil
+		}
 		v, err := c.read(context.WithoutCancel(ctx), group)
 		if err == nil {
 			c.put(group, v)
@@ -43,25 +46,31 @@ func (c *cache[V]) get(ctx context.Context, group string) (V, error) {
 	}
 }
 
-// has reports whether get returns what is kept.
-func (c *cache[V]) has(group string) bool {
-	e, ok := c.entries.Load(group)
-	return ok && time.Now().Before(e.(entry[V]).until)
+// kept returns what is kept, or nil.
+func (c *cache[V]) kept(group string) *entry[V] {
+	one, _ := c.entries.Load(group)
+	e, ok := one.(*entry[V])
+	if !ok || !time.Now().Before(e.until) {
+		return nil
+	}
+	return e
 }
+
+// has reports whether get returns what is kept.
+func (c *cache[V]) has(group string) bool { return c.kept(group) != nil }
 
 // forget has the next get read again, unless what is kept is younger than age.
 func (c *cache[V]) forget(group string, age time.Duration) {
-	e, ok := c.entries.Load(group)
-	if ok && time.Until(e.(entry[V]).until) <= c.keep-age {
-		c.entries.Delete(group)
+	if e := c.kept(group); e != nil && time.Until(e.until) <= c.keep-age {
+		c.entries.CompareAndDelete(group, e) // Another call may have replaced it since.
 	}
 }
 
 // put also removes what has expired, so that groups that were deleted do not stay in memory.
 func (c *cache[V]) put(group string, v V) {
-	c.entries.Store(group, entry[V]{v, time.Now().Add(c.keep)})
+	c.entries.Store(group, &entry[V]{v, time.Now().Add(c.keep)})
 	c.entries.Range(func(k, e any) bool {
-		if time.Now().After(e.(entry[V]).until) {
+		if time.Now().After(e.(*entry[V]).until) {
 			c.entries.Delete(k)
 		}
 		return true
