@@ -34,13 +34,14 @@ func (s *state) isIdle() bool {
 	return !slices.ContainsFunc(s.reasons, func(r *reason) bool { return !r.awaitsReady() })
 }
 
-// decideRequest drains a node that has the annotation for it, and uncordons one that has it no more. A launch uncordons
-// the node of an instance that returns from the warm pool, or has another root volume: then it is drained again.
+// decideRequest drains a node that has the annotation for it, or has it again, and uncordons one that has it no more. A
+// launch uncordons the node of an instance that returns from the warm pool, or has another root volume: then it is
+// drained again.
 func (s *state) decideRequest(out *plan) {
 	r, isFree := s.ofKind(event.DrainRequested), len(s.reasons) == 0
 	isUncordoned := s.node.Mark.Since.IsZero() && isFree
 	switch {
-	case s.node.DrainRequested && r == nil && (!s.requested || isUncordoned || s.hasReturned() && isFree):
+	case s.node.DrainRequested && r == nil && (!s.requested || s.removed || isUncordoned || s.hasReturned() && isFree):
 		out.begins = append(out.begins, requestOf(s.node, s.now))
 	case s.node.DrainRequested:
 	case r != nil:

@@ -212,18 +212,9 @@ func (f nodes) Cordon(_ context.Context, n node.Node, reason node.Reason) (node.
 	}
 	mark := &f.node.Mark
 	before := *mark
-	if mark.Since.IsZero() || mark.Deadline.IsZero() && !reason.Deadline.IsZero() {
-		mark.InstanceID, mark.Since = n.InstanceID, time.Now()
-		mark.Reason, mark.Hook, mark.Token = reason.Kind, reason.Hook, reason.Token
-	}
-	if reason.Reboots {
+	*mark = mark.Merge(reason, time.Now())
+	if mark.InstanceID = n.InstanceID; reason.Reboots {
 		mark.BootID = n.BootID
-	}
-	if d := reason.Deadline; mark.Deadline.IsZero() || (!d.IsZero() && d.Before(mark.Deadline)) {
-		mark.Deadline = d
-	}
-	if at := reason.TerminatesAt; mark.TerminatesAt.IsZero() || (!at.IsZero() && at.Before(mark.TerminatesAt)) {
-		mark.TerminatesAt = at
 	}
 	out := *mark
 	f.mu.Unlock()

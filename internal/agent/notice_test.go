@@ -81,7 +81,21 @@ func reservationInterruption(f *fixture) queue.Message {
 
 // drainedWithoutHook are the steps of a drain that no hook waits for; its deadline may be a range.
 func drainedWithoutHook(deadline string) []string {
-	return []string{"cordon until " + deadline, "drain node-1 until " + deadline, "exclude"}
+	least, most, isRange := strings.Cut(deadline, "..")
+	marked := wholeSecond(least)
+	if until := wholeSecond(most); isRange && until != marked {
+		marked += ".." + until
+	}
+	return []string{"cordon until " + deadline, "drain node-1 until " + marked, "exclude"}
+}
+
+// wholeSecond is a deadline as marks have it.
+func wholeSecond(deadline string) string {
+	d, err := time.ParseDuration(deadline)
+	if err != nil {
+		return deadline
+	}
+	return d.Truncate(time.Second).String()
 }
 
 // TestNotices: the steps for events that no hook waits for.

@@ -198,6 +198,7 @@ func (r *record) read() {
 	if s.node, s.registered = r.knownNode(); s.node.UID != before {
 		s.nodeSince = s.now
 	}
+	s.removed = s.removed || s.registered && !s.node.DrainRequested
 	if r.unseenUID == s.node.UID {
 		if r.isUnseen(s.node) {
 			s.node.Mark = r.unseen
@@ -277,7 +278,7 @@ func (r *record) beginFromNode(e event.Event) {
 	one := r.begin(e)
 	switch e.Kind {
 	case event.DrainRequested:
-		r.state.requested, r.state.withdrawn = true, false
+		r.state.requested, r.state.removed, r.state.withdrawn = true, false, false
 	case event.ScheduledChange:
 		one.announced, r.state.beganMaint = true, time.Now()
 	}

@@ -68,6 +68,7 @@ func TestDrainRequests(t *testing.T) {
 		name      string
 		given     given
 		withdrawn time.Duration // 0: never
+		again     time.Duration // it is annotated once more; 0: never
 		stops     time.Duration // the process, and another one continues
 		steps     []string
 		fact      string
@@ -97,6 +98,16 @@ func TestDrainRequests(t *testing.T) {
 			steps: drained, fact: "ended drained",
 		},
 		{
+			name: "withdrawn in Standby during its drain, and annotated again: by the earlier deadline", given: standbyUntil(never),
+			withdrawn: 7 * time.Second, again: 20 * time.Second, fact: "ended drained",
+			steps: append(drained[:2:2], "cordon until 1h0m20s..1h0m21s", "drain node-1 until 1h0m1s", "exclude"),
+		},
+		{
+			name: "withdrawn in Standby after its drain, and annotated again after its deadline", given: standbyUntil(never),
+			withdrawn: time.Hour, again: 3 * time.Hour, fact: "ended drained",
+			steps: append(slices.Clip(drained), "cordon until 4h0m0s..4h0m1s", "drain node-1 until 4h0m0s..4h0m1s", "exclude"),
+		},
+		{
 			name: "withdrawn, and the instance terminates", withdrawn: time.Hour, steps: drained, fact: "ended drained",
 			given: with(standbyUntil(never), func(f *fixture) {
 				f.state, f.members = changes(standby, time.Hour, terminating), changes(member(standby), time.Hour, member(terminating))
@@ -108,6 +119,9 @@ func TestDrainRequests(t *testing.T) {
 		},
 	} {
 		each(t, tt.name, tt.given, func(t *testing.T, f *fixture) {
+			if tt.again > 0 {
+				time.AfterFunc(tt.again, func() { f.request(true) })
+			}
 			runRequested(t, f, tt.withdrawn, tt.stops)
 			f.wantSteps(t, tt.steps...)
 			if f.observed(tt.fact) == 0 {
@@ -170,6 +184,7 @@ func TestDrainRequestAndMarks(t *testing.T) {
 		name      string
 		given     given
 		withdrawn time.Duration // 0: never
+		again     time.Duration // it is annotated once more; 0: never
 		uncordons time.Duration // somebody else removes the mark; 0: nobody
 		steps     []string
 	}{

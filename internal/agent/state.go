@@ -48,6 +48,7 @@ type state struct {
 
 	// The annotation that asks for a drain.
 	requested    bool      // that drain has begun
+	removed      bool      // it was removed since
 	refuted      string    // the reason in the mark that is not true, and whose mark only the annotation has kept
 	withdrawn    bool      // nothing is left of an annotation that was removed
 	nextWithdraw time.Time // when the node is uncordoned, if its instance stays

@@ -252,8 +252,12 @@ func (m Mark) yieldsTo(reason Reason) bool {
 
 // supersededBy reports whether reason is a new termination, so that the instance survived the one that it was
 // marked for. Then reason has another action of the same hook, or a hook although the deadline of an event
-// that announced a later termination has passed.
+// that announced a later termination has passed. An annotation asks for another drain when the deadline of the one that
+// it asked for before has passed.
 func (m Mark) supersededBy(reason Reason, now time.Time) bool {
+	if m.Reason == string(event.DrainRequested) && m.Reason == reason.Kind {
+		return m.Deadline.Before(now)
+	}
 	if m.Hook == "" && reason.Hook != "" {
 		return !m.Deadline.IsZero() && m.Deadline.Before(now) && m.TerminatesAt.After(now)
 	}
