@@ -35,7 +35,9 @@ type machine struct {
 	isNode  bool      // it has registered
 	began   time.Time // when it registered
 	endedAt time.Time // when the machine was terminated
-	change  string    // the scheduled change that is announced
+	stopped bool
+	first   *corev1.Node // what it registers with
+	change  string       // the scheduled change that is announced
 	// another instance has a Node of the name of this one
 	replaced bool
 }
@@ -86,6 +88,7 @@ func (m *machines) Launch(ctx context.Context, id, zone string) error {
 		return m.register(one, n)
 	}
 	m.world.work.Go(func() { m.interruptEarly(id, g.Name) }) //nolint:contextcheck // What it starts lives until Close.
+	one.first = n
 	m.world.work.Go(func() {
 		retry.Sleep(ctx, c.Timing.Boot)
 		_ = m.register(one, n) // The API server of the model accepts every Node.
@@ -93,12 +96,15 @@ func (m *machines) Launch(ctx context.Context, id, zone string) error {
 	return nil
 }
 
-// register creates the Node of a machine, unless that has ended.
+// register creates the Node of a machine, unless that has ended or is stopped.
 func (m *machines) register(one *machine, n *corev1.Node) error {
 	m.mu.Lock()
-	one.isNode, one.began = one.endedAt.IsZero(), time.Now()
+	registers := one.endedAt.IsZero() && !one.stopped && !one.isNode
+	if registers {
+		one.isNode, one.began = true, time.Now()
+	}
 	m.mu.Unlock()
-	if !one.isNode {
+	if !registers {
 		return nil
 	}
 	m.world.log.add("aws", "node registered", "node", one.id, "group", one.group.Name)
@@ -166,9 +172,12 @@ func (m *machines) Terminate(ctx context.Context, id string) ([]string, error) {
 	return killed, err
 }
 
-// Stop stops the machine of an instance. Its Node stays.
+// Stop stops the machine of an instance. Its Node stays. One that has none yet registers when the machine is started.
 func (m *machines) Stop(_ context.Context, id string) error {
 	if one := m.find(id); one != nil {
+		m.mu.Lock()
+		one.stopped = true
+		m.mu.Unlock()
 		m.world.facts.announce(id, truth{kind: "stopped", from: time.Now()})
 		m.world.log.add("aws", "machine stopped", "node", id)
 		one.stopKubelet(m)
@@ -178,6 +187,11 @@ func (m *machines) Stop(_ context.Context, id string) error {
 
 // Start boots a machine that was stopped.
 func (m *machines) Start(_ context.Context, id string) error {
+	if one := m.find(id); one != nil {
+		m.mu.Lock()
+		one.stopped = false
+		m.mu.Unlock()
+	}
 	m.restart(id)
 	return nil
 }
@@ -203,7 +217,13 @@ func (m *machines) restart(id string) {
 			m.world.facts.returned(id)
 		}
 		m.world.log.add("aws", "machine booted", "node", id)
-		if !one.isReplaced(m) {
+		switch {
+		case !m.isNode(id):
+			m.world.work.Go(func() {
+				time.Sleep(one.cluster.Timing.Boot)
+				_ = m.register(one, one.first)
+			})
+		case !one.isReplaced(m):
 			one.cluster.controllers.Restart(id, newBootID())
 		}
 	}
