@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/node-drainer/node-drainer/internal/text"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -69,7 +70,7 @@ func (g *githubReporter) command(name, title, message string) {
 
 // escapeData escapes the data of a workflow command. Source: @actions/core, which does the same.
 func escapeData(data string) string {
-	return clean(strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A").Replace(data))
+	return text.Clean(strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A").Replace(data))
 }
 
 // escapeProperty escapes the value of a property of a workflow command. Source: @actions/core.

@@ -3,6 +3,8 @@ package report
 import (
 	"encoding/json"
 	"strings"
+
+	"github.com/node-drainer/node-drainer/internal/text"
 )
 
 // object writes a value as JSON, on one line without an indent, with all control characters escaped.
@@ -14,7 +16,7 @@ func (s *writer) object(value any, indent string) {
 	if err := encoder.Encode(value); err != nil && s.err == nil {
 		s.err = err // write does nothing from then on.
 	}
-	s.write(cleanJSON(b.String()))
+	s.write(text.CleanJSON(b.String()))
 }
 
 // Version is that of the JSON documents. It changes when a field is removed, or its meaning changes.

@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -13,7 +14,7 @@ import (
 
 // TestLargeAnnotations: what a pod makes the agent keep and report is bounded.
 func TestLargeAnnotations(t *testing.T) {
-	large := strings.Repeat("x", 200<<10)
+	large := strings.Repeat("\x01é", 100<<10)
 	p := runningPod("a")
 	p.Annotations = map[string]string{handover.KindAnnotation: large, handover.Prefix + "-port": large, handover.ServiceAnnotation: "asked"}
 	kept := handOverPod(p).Annotations
@@ -21,7 +22,7 @@ func TestLargeAnnotations(t *testing.T) {
 		t.Errorf("%d annotations are kept", len(kept))
 	}
 	r := rules{Environment: Environment{Kinds: map[string]handover.Releaser{"gate": nil}}, Policy: Policy{Config: Config{HandOverTimeout: 1}}}
-	if unknown := r.handOver(p).Unknown; unknown == "" || len(unknown) > 2*longestMessage {
+	if unknown := r.handOver(p).Unknown; unknown == "" || len(strconv.Quote(unknown)) > longestMessage+2 {
 		t.Errorf("the unknown kind has %d bytes", len(unknown))
 	}
 }
