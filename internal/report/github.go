@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/node-drainer/node-drainer/internal/text"
@@ -66,6 +67,18 @@ func (g *githubReporter) command(name, title, message string) {
 		name += " title=" + escapeProperty(title)
 	}
 	g.write(fmt.Sprintf("::%s::%s\n", name, escapeData(message)))
+}
+
+// Lines returns a writer that makes a line of each text written to it: without control characters, and no workflow
+// command. The runner looks for these in stderr, too.
+func Lines(out io.Writer) io.Writer { return lineWriter{out} }
+
+type lineWriter struct{ out io.Writer }
+
+func (w lineWriter) Write(p []byte) (int, error) {
+	line := escapeCommand(text.Clean(strings.TrimSuffix(string(p), "\n")))
+	_, err := io.WriteString(w.out, line+"\n")
+	return len(p), err
 }
 
 // escapeData escapes the data of a workflow command. Source: @actions/core, which does the same.
