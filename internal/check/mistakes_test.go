@@ -293,6 +293,14 @@ func mistakesInCluster() []mistake {
 	}
 	return []mistake{
 		{
+			"two nodes of one instance", func(f *check.Facts) {
+				f.Nodes.Claims = []node.Claim{{InstanceID: "i-1", Nodes: []string{"a", "b"}}}
+			},
+			check.Warning, "nodes",
+			[]string{"a and b claim instance i-1"},
+			[]string{"kubectl delete node NAME"},
+		},
+		{
 			"nodes cannot be listed", func(f *check.Facts) { f.NodesErr = fmt.Errorf("too late") },
 			check.Failed, "nodes",
 			[]string{"cannot list the nodes: too late"},

@@ -131,6 +131,7 @@ func TestTrim(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.node.Labels["zone"], tt.node.Annotations["other"] = "a", "x"
+			tt.node.CreationTimestamp = metav1.NewTime(t0)
 			tt.node.Status.Images = []corev1.ContainerImage{{SizeBytes: 1}}
 			kept := trimmed(t, tt.node)
 			if diff := cmp.Diff(nodeOf(tt.node), nodeOf(kept)); diff != "" {
