@@ -57,13 +57,9 @@ func strip(obj any) (any, error) {
 		ObjectMeta: metav1.ObjectMeta{
 			Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion, Labels: n.Labels,
 			CreationTimestamp: n.CreationTimestamp,
+			Annotations:       node.Annotations(n, node.Annotation, node.DrainRequestAnnotation, node.ScaleDownOwner),
 		},
 		Spec: corev1.NodeSpec{ProviderID: n.Spec.ProviderID, Taints: n.Spec.Taints},
-	}
-	for _, key := range []string{node.Annotation, node.DrainRequestAnnotation, node.ScaleDownOwner} {
-		if value, ok := n.Annotations[key]; ok {
-			metav1.SetMetaDataAnnotation(&kept.ObjectMeta, key, value)
-		}
 	}
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady || c.Type == node.ConditionType {

@@ -319,8 +319,8 @@ func trim(obj any, labels ...string) (any, error) {
 			Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion,
 			CreationTimestamp: node.CreationTimestamp,
 			Labels:            only(node.Labels, append(labels, corev1.LabelNodeExcludeBalancers, computeType, nodePool)...),
-			Annotations: only(node.Annotations, Annotation, MaintenanceAnnotation, DrainRequestAnnotation,
-				scaleDownDisabled, ScaleDownOwner),
+			Annotations: Annotations(node, Annotation, MaintenanceAnnotation, DrainRequestAnnotation, scaleDownDisabled,
+				ScaleDownOwner),
 		},
 		Spec: corev1.NodeSpec{
 			ProviderID: node.Spec.ProviderID, Taints: node.Spec.Taints, Unschedulable: node.Spec.Unschedulable,
@@ -335,6 +335,21 @@ func trim(obj any, labels ...string) (any, error) {
 		}
 	}
 	return kept, nil
+}
+
+// longestAnnotation is how many bytes an annotation can have that is read. A kubelet may write 256 KiB on its Node.
+const longestAnnotation = 4 << 10
+
+// Annotations returns those of the Node with these keys, and no text of one that is longer than any of ours; nil if
+// there is none.
+func Annotations(node *corev1.Node, keys ...string) map[string]string {
+	kept := only(node.Annotations, keys...)
+	for key, value := range kept {
+		if len(value) > longestAnnotation {
+			kept[key] = ""
+		}
+	}
+	return kept
 }
 
 // only returns the entries of m with these keys; nil if there is none.

@@ -292,6 +292,40 @@ func TestWaitForSyncEndsWithTheCause(t *testing.T) {
 	}
 }
 
+// TestLongAnnotations: what a kubelet writes on its Node is not kept, and not parsed, if it is longer than what the agent
+// writes. It counts as there, so that no other annotation takes its place.
+func TestLongAnnotations(t *testing.T) {
+	long := strings.Repeat(" ", longestAnnotation)
+	node := newNode(func(n *corev1.Node) {
+		n.Annotations = map[string]string{
+			Annotation:             Mark{InstanceID: instance, Reason: "spot", Since: t0}.encode() + long,
+			MaintenanceAnnotation:  `{"instance":"` + instance + `","startsAt":"2026-01-01T00:00:00Z"}` + long,
+			DrainRequestAnnotation: instance + long, scaleDownDisabled: "true" + long, ScaleDownOwner: "workers" + long,
+		}
+	})
+	for _, n := range []*corev1.Node{node, trimmed(t, node)} {
+		got := nodeOf(n)
+		if _, isMarked := MarkOf(n); isMarked || !got.Mark.Since.IsZero() || !got.Maintenance.IsZero() || got.DrainRequested {
+			t.Errorf("got %+v", got)
+		}
+		if ScaleDownDisabled(n, "workers") != nil {
+			t.Error("an annotation of the autoscaler is replaced")
+		}
+	}
+	for key, value := range trimmed(t, node).Annotations {
+		if value != "" {
+			t.Errorf("%s is kept with %d bytes", key, len(value))
+		}
+	}
+	short := newNode(func(n *corev1.Node) {
+		mark := Mark{InstanceID: instance, Reason: "spot", Since: t0}.encode()
+		n.Annotations = map[string]string{Annotation: mark + long[len(mark):]}
+	})
+	if _, isMarked := MarkOf(trimmed(t, short)); !isMarked {
+		t.Error("a mark of the greatest length is ignored")
+	}
+}
+
 // TestOnRegistration: a Node that replaces another one of its name has registered, one that changes has not.
 func TestOnRegistration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
