@@ -114,6 +114,28 @@ func TestHookNames(t *testing.T) {
 	}
 }
 
+// TestPutEventsForgesNothing: all rules match events of AWS services only, which PutEvents does not take from others.
+func TestPutEventsForgesNothing(t *testing.T) {
+	t.Parallel()
+	inputs, _ := everything()
+	inputs["delivery"] = "eventbridge"
+	rules := planOf(t, inputs).plain("aws_cloudwatch_event_rule")
+	for _, r := range rules {
+		pattern := decoded(t, r["event_pattern"].(string))
+		sources, _ := pattern["source"].([]any)
+		isOfAWS := func(source any) bool {
+			name, isText := source.(string) // else it is a condition, such as a prefix
+			return isText && strings.HasPrefix(name, "aws.")
+		}
+		if len(sources) == 0 || slices.ContainsFunc(sources, func(s any) bool { return !isOfAWS(s) }) {
+			t.Errorf("the rule %s matches the sources %v", r["key"], sources)
+		}
+	}
+	if len(rules) <= len(deploy.Names("events/")) {
+		t.Errorf("only %d rules are created", len(rules))
+	}
+}
+
 // TestRulesIgnoreOtherEvents: other events of the same services are not delivered.
 func TestRulesIgnoreOtherEvents(t *testing.T) {
 	t.Parallel()

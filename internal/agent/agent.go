@@ -81,11 +81,12 @@ func New(
 	}
 	sys := &systems{cfg, groups, instances, alarms, nodes, drainer, launches, o}
 	l := &launcher{sys}
+	turns := &maintenanceTurns{nodes: nodes, most: cfg.Events.ScheduledChangeDrains}
 	r := &records{
 		actor: &actor{
-			systems: sys, confirmer: &confirmer{sys}, spot: &spotWarnings{systems: sys},
+			systems: sys, confirmer: &confirmer{sys, turns}, spot: &spotWarnings{systems: sys},
 			alarms: &alarmTurns{systems: sys}, launcher: l, protector: &protector{sys}, doers: doers(),
-			maintenance: &maintenanceTurns{nodes: nodes, most: cfg.Events.ScheduledChangeDrains},
+			maintenance: turns,
 		},
 		policy: policy{
 			events: cfg.Events, drainTimeout: cfg.DrainTimeout, confirmTimeout: cfg.ConfirmTimeout,

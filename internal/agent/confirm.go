@@ -53,7 +53,10 @@ func urgentAt(deadline, start time.Time) time.Time {
 }
 
 // confirmer asks AWS whether events are true, and whether they concern this cluster.
-type confirmer struct{ *systems }
+type confirmer struct {
+	*systems
+	maintenance *maintenanceTurns
+}
 
 // checkOwner returns node.ErrUnselected, errOtherCluster or errOtherReader if the event is not for this agent.
 func (c *confirmer) checkOwner(ctx context.Context, e event.Event) error {
@@ -256,6 +259,9 @@ func (c *confirmer) ask(ctx context.Context, e event.Event) (answer, error) {
 // askSchedule asks EC2 whether an event is scheduled for the instance, and when that starts.
 func (c *confirmer) askSchedule(ctx context.Context, instanceID string) (answer, error) {
 	scheduled, err := c.instances.Scheduled(ctx, instanceID)
+	if err == nil {
+		c.maintenance.answered(instanceID, scheduled.Any)
+	}
 	if !scheduled.Any {
 		return answer{finding: contradicts("EC2 has no event scheduled for the instance")}, err
 	}

@@ -18,7 +18,8 @@ type maintenanceTurns struct {
 	most  int
 	wake  func(instanceID string) // has the instance decided about, and does not block
 
-	finished sync.Map // the time of the mark, by the UID of the node: drains that have ended
+	finished     sync.Map // the time of the mark, by the UID of the node: drains that have ended
+	contradicted sync.Map // by instance: EC2 has nothing scheduled, whatever its Node says
 
 	mu    sync.Mutex
 	begun map[string]bool // by instance
@@ -47,7 +48,8 @@ func (m *maintenanceTurns) begin(instanceID string, maintenance time.Time, p pol
 }
 
 // others returns how many other instances are drained for maintenance, or have the turn before this one. The drains
-// that another process has begun count: this one continues them. It must be called with mu locked.
+// that another process has begun count: this one continues them. What a Node says counts until EC2 contradicts it: a
+// kubelet can write it. It must be called with mu locked.
 func (m *maintenanceTurns) others(instanceID string, maintenance time.Time, p policy) int {
 	ids := maps.Clone(m.begun)
 	if ids == nil {
@@ -57,7 +59,8 @@ func (m *maintenanceTurns) others(instanceID string, maintenance time.Time, p po
 		earliest, _ := maintenanceWindow(n.Maintenance, p)
 		isFirst := cmp.Or(n.Maintenance.Compare(maintenance), cmp.Compare(n.InstanceID, instanceID)) < 0
 		isWaiting := !n.Maintenance.IsZero() && n.Manager == "" && n.Mark.Deadline.IsZero() && !time.Now().Before(earliest)
-		if isDrainedForMaintenance(n) && !m.isFinished(n) || isWaiting && isFirst {
+		_, isContradicted := m.contradicted.Load(n.InstanceID)
+		if !isContradicted && (isDrainedForMaintenance(n) && !m.isFinished(n) || isWaiting && isFirst) {
 			ids[n.InstanceID] = true
 		}
 	}
@@ -89,16 +92,26 @@ func (m *maintenanceTurns) end(instanceID string) {
 	}
 }
 
+// answered records whether EC2 has something scheduled for the instance.
+func (m *maintenanceTurns) answered(instanceID string, isScheduled bool) {
+	if isScheduled {
+		m.contradicted.Delete(instanceID)
+	} else {
+		m.contradicted.Store(instanceID, true)
+	}
+}
+
 // finish records the end of a drain.
 func (m *maintenanceTurns) finish(uid string, since time.Time) { m.finished.Store(uid, since) }
 
 // retain forgets the drains of all other Nodes.
 func (m *maintenanceTurns) retain(nodes []node.Node) {
-	uids := map[any]bool{}
+	uids, instances := map[any]bool{}, map[any]bool{}
 	for _, n := range nodes {
-		uids[n.UID] = true
+		uids[n.UID], instances[n.InstanceID] = true, true
 	}
 	deleteOthers(&m.finished, uids)
+	deleteOthers(&m.contradicted, instances)
 }
 
 func (m *maintenanceTurns) isFinished(n node.Node) bool {

@@ -105,15 +105,17 @@ func (r *resyncer) reportManaged() {
 }
 
 // checkMaintenance has the drains for maintenance canceled that EC2 no longer has scheduled: the message that says so
-// may be lost, or never sent. What EC2 has just scheduled it may not list yet.
+// may be lost, or never sent. What EC2 has just scheduled it may not list yet. It asks for each node whose mark says
+// that it is being drained, so that a mark that is not true keeps no other node waiting for its turn.
 func (r *resyncer) checkMaintenance(ctx context.Context, nodes []node.Node) error {
 	draining := slices.DeleteFunc(slices.Clone(nodes), func(n node.Node) bool {
-		isNew := time.Since(n.Mark.Since) < r.cfg.ConfirmTimeout
-		return !isDrainedForMaintenance(n) || isNew || !r.records.has(eventOfMark(n))
+		isOver := r.records.maintenance.isFinished(n) && !r.records.has(eventOfMark(n))
+		return !isDrainedForMaintenance(n) || isOver
 	})
 	return forEach(draining, func(n node.Node) error {
 		a, err := r.records.confirmer.askSchedule(ctx, n.InstanceID)
-		if err == nil && a.contradicts() {
+		isNew := time.Since(n.Mark.Since) < r.cfg.ConfirmTimeout
+		if err == nil && a.contradicts() && !isNew && r.records.has(eventOfMark(n)) {
 			r.start(ctx, event.Event{Kind: event.ScheduledChangeCanceled, InstanceID: n.InstanceID, At: time.Now()})
 		}
 		return err

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/node-drainer/node-drainer/internal/ec2"
 	"github.com/node-drainer/node-drainer/internal/event"
 	"github.com/node-drainer/node-drainer/internal/node"
 )
@@ -70,6 +71,21 @@ type maintainedFleet struct {
 
 func (f *maintainedFleet) All() []node.Node { return slices.Clone(f.nodes) }
 
+// schedules are those of EC2, which says whether an instance has an event.
+type schedules struct {
+	Instances
+	has map[string]bool
+}
+
+func (s schedules) Scheduled(_ context.Context, id string) (ec2.Schedule, error) {
+	return ec2.Schedule{Any: s.has[id]}, nil
+}
+
+func (s schedules) contradicts(id string) bool {
+	has, isAsked := s.has[id]
+	return isAsked && !has
+}
+
 // TestMaintenanceTakesTurns: three nodes have maintenance in five hours; the lead is four hours, DRAIN_TIMEOUT one.
 func TestMaintenanceTakesTurns(t *testing.T) {
 	t.Parallel()
@@ -77,12 +93,16 @@ func TestMaintenanceTakesTurns(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		most  int
-		other bool // another process has begun to drain node 1, and nothing continues that
+		other bool            // another process has begun to drain node 1, and nothing continues that
+		asked map[string]bool // of EC2: what it has scheduled
 		want  []string
 	}{
-		{"one after the other", 1, false, []string{"", "0", "1", "2", "all"}},
-		{"two at a time", 2, false, []string{"", "01", "2", "", "all"}},
-		{"a drain that another process has begun counts", 1, true, []string{"", "", "", "", "all"}},
+		{"one after the other", 1, false, nil, []string{"", "0", "1", "2", "all"}},
+		{"two at a time", 2, false, nil, []string{"", "01", "2", "", "all"}},
+		{"a drain that another process has begun counts", 1, true, nil, []string{"", "", "", "", "all"}},
+		{"and after EC2 has confirmed it", 1, true, map[string]bool{"1": true}, []string{"", "", "", "", "all"}},
+		{"a mark that EC2 contradicts does not", 1, true, map[string]bool{"1": false}, []string{"", "0", "2", "", "all"}},
+		{"nor does an announcement", 1, false, map[string]bool{"0": false}, []string{"", "1", "2", "", "all"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -96,11 +116,25 @@ func TestMaintenanceTakesTurns(t *testing.T) {
 					f.nodes[1].Mark = node.Mark{Reason: string(event.ScheduledChange), Since: start, Deadline: start.Add(5 * time.Hour)}
 				}
 				m := &maintenanceTurns{nodes: f, most: tt.most, wake: func(string) { woken++ }}
+				asked := schedules{has: tt.asked}
+				c := &confirmer{&systems{instances: asked}, m}
+				r := &resyncer{systems: c.systems, records: &records{actor: &actor{confirmer: c, maintenance: m}}}
+				var err error
+				switch {
+				case tt.other && tt.asked != nil:
+					err = r.checkMaintenance(t.Context(), f.nodes)
+				case tt.asked != nil:
+					_, err = c.ask(t.Context(), maintenanceOf(f.nodes[0], start))
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
 				for _, want := range tt.want {
 					var begun string
 					for i := 2; i >= 0; i-- { // whoever asks first
 						n := f.nodes[i]
-						if n.Mark.Deadline.IsZero() && m.begin(n.InstanceID, n.Maintenance, p) {
+						isContradicted := want != "all" && asked.contradicts(n.InstanceID)
+						if n.Mark.Deadline.IsZero() && !isContradicted && m.begin(n.InstanceID, n.Maintenance, p) {
 							begun = n.InstanceID + begun
 						}
 					}
@@ -121,10 +155,12 @@ func TestMaintenanceTakesTurns(t *testing.T) {
 					t.Errorf("node %d did not begin; %d were woken", i, woken)
 				}
 				m.retain(nil)
-				m.finished.Range(func(uid, _ any) bool {
-					t.Errorf("%v is remembered, which does not exist", uid)
-					return true
-				})
+				for _, remembered := range []*sync.Map{&m.finished, &m.contradicted} {
+					remembered.Range(func(one, _ any) bool {
+						t.Errorf("%v is remembered, which does not exist", one)
+						return true
+					})
+				}
 			})
 		})
 	}

@@ -3,6 +3,7 @@ package check_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"path"
 	"slices"
 	"strings"
@@ -237,6 +238,15 @@ func TestWrite(t *testing.T) {
 	}
 	if err := json.Unmarshal(data.Bytes(), &got); err != nil || got.OK || !slices.Equal(got.Checks, results) {
 		t.Errorf("JSON is %s: %v", data.String(), err)
+	}
+	results[0].Found = "a\u009b\x1b]0;b\a\nc"
+	text.Reset()
+	data.Reset()
+	if err := errors.Join(check.WriteText(&text, results[:1]), check.WriteJSON(&data, results)); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(text.String(), " a]0;b c\n") || strings.ContainsAny(data.String(), "\u009b\x1b\a") {
+		t.Errorf("control characters are written: %q and %q", text.String(), data.String())
 	}
 	if !strings.Contains(data.String(), "&& wait") {
 		t.Errorf("commands are escaped: %s", data.String())

@@ -62,6 +62,11 @@ func judgeInstances(f Facts) []Result {
 		return one(checkNodes, Failed, f.KnownErr.Error(), reach(f, "ec2"))
 	case len(unknown) > 0:
 		return judgeUnknown(f, unknown)
+	case len(s.Claims) > 0:
+		c := s.Claims[0]
+		return one(checkNodes, Warning, fmt.Sprintf("%s claim instance %s", strings.Join(c.Nodes, " and "), c.InstanceID),
+			"kubectl delete node NAME removes one that is not Ready; if both are, the kubelet of the newer one claims the "+
+				"instance of the other, and the agent leaves it alone: terminate its own instance")
 	}
 	return one(checkNodes, OK, fmt.Sprintf("%s selected, %s", text.Plural(s.Selected, "node is", "nodes are"),
 		text.Count(len(s.Instances), "EC2 instance")), "")

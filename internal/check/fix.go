@@ -12,6 +12,7 @@ import (
 	"github.com/node-drainer/node-drainer/internal/access"
 	"github.com/node-drainer/node-drainer/internal/autoscaling"
 	"github.com/node-drainer/node-drainer/internal/event"
+	"github.com/node-drainer/node-drainer/internal/text"
 )
 
 // This file has the commands that fix what a check found. Names that nothing that was read has are in capitals.
@@ -19,7 +20,7 @@ import (
 // helm sets a value of the chart. The release is taken to have the name of the Lease, as by default.
 func helm(f Facts, value string) string {
 	return fmt.Sprintf("helm upgrade %s charts/node-drainer --namespace %s --reset-then-reuse-values --set %s",
-		f.Config.Leader.LeaseName, namespaceOf(f), value)
+		f.Config.Leader.LeaseName, namespaceOf(f), text.ShellWord(value))
 }
 
 func namespaceOf(f Facts) string {
@@ -94,7 +95,7 @@ func queueARNOf(f Facts) string {
 func tagGroup(f Facts, group string) string {
 	return fmt.Sprintf("aws autoscaling create-or-update-tags --region %s --tags "+
 		"ResourceId=%s,ResourceType=auto-scaling-group,Key=kubernetes.io/cluster/%s,Value=owned,PropagateAtLaunch=true",
-		f.Region, group, f.Config.ClusterName)
+		f.Region, text.ShellWord(group), f.Config.ClusterName)
 }
 
 // setQueue sets attributes of the queue.
@@ -129,7 +130,7 @@ func toQueue(f Facts) string {
 // setHook changes settings of a hook: PutLifecycleHook leaves those that it does not name.
 func setHook(f Facts, group, name, setting string) string {
 	return fmt.Sprintf("aws autoscaling put-lifecycle-hook --region %s --auto-scaling-group-name %s "+
-		"--lifecycle-hook-name %s %s", f.Region, group, name, setting)
+		"--lifecycle-hook-name %s %s", f.Region, text.ShellWord(group), name, setting)
 }
 
 // hookRole returns the role of another hook that sends to the queue, or the one that the Terraform module creates.

@@ -162,7 +162,7 @@ func noHook(f Facts, g Group) Result {
 		listed, more := strings.Join(f.Config.Hook.Names, ","), strings.Join(unlisted, ",")
 		return Result{
 			checkHooks, Failed, fmt.Sprintf("the hook %s of group %s sends to the queue, and HOOK_NAMES (%s) does not "+
-				"list it", more, g.Name, listed), helm(f, `"config.hook.names={`+listed+","+more+`}"`),
+				"list it", more, g.Name, listed), helm(f, "config.hook.names={"+listed+","+more+"}"),
 		}
 	}
 	found := fmt.Sprintf("group %s has no terminating lifecycle hook", g.Name)

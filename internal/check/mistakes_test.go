@@ -144,6 +144,22 @@ func mistakesInAWS() []mistake {
 			[]string{"create-or-update-tags", "ResourceId=workers", "Key=kubernetes.io/cluster/demo,Value=owned"},
 		},
 		{
+			"no tag of a group whose name a shell would run", func(f *check.Facts) {
+				f.Others, f.Groups = []autoscaling.InspectedGroup{{Name: "$(reboot)", Instances: []string{"i-1"}}}, nil
+			},
+			check.Failed, "groups",
+			[]string{"in group $(reboot), which has no tag"},
+			[]string{"ResourceId='$(reboot)',ResourceType"},
+		},
+		{
+			"name of another cluster, which a shell would run", func(f *check.Facts) {
+				f.Others = []autoscaling.InspectedGroup{{Name: "workers", Clusters: []string{"a;reboot"}, Instances: []string{"i-1", "i-2"}}}
+			},
+			check.Failed, "groups",
+			[]string{"name the cluster a;reboot"},
+			[]string{"--set 'config.clusterName=a;reboot'"},
+		},
+		{
 			"name of another cluster", func(f *check.Facts) {
 				f.Others = []autoscaling.InspectedGroup{{Name: "workers", Clusters: []string{"prod"}, Instances: []string{"i-1", "i-2"}}}
 			},
@@ -185,7 +201,7 @@ func mistakesOfHooks() []mistake {
 			"hook that HOOK_NAMES lacks", func(f *check.Facts) { hookOf(f).Name = "other" },
 			check.Failed, "hooks",
 			[]string{"the hook other of group workers sends to the queue"},
-			[]string{`"config.hook.names={drain,node-drainer-launching,other}"`},
+			[]string{"'config.hook.names={drain,node-drainer-launching,other}'"},
 		},
 		{
 			"hook of another queue", func(f *check.Facts) { hookOf(f).Target = queueARN + "-2" },
@@ -276,6 +292,14 @@ func mistakesInCluster() []mistake {
 		}
 	}
 	return []mistake{
+		{
+			"two nodes of one instance", func(f *check.Facts) {
+				f.Nodes.Claims = []node.Claim{{InstanceID: "i-1", Nodes: []string{"a", "b"}}}
+			},
+			check.Warning, "nodes",
+			[]string{"a and b claim instance i-1"},
+			[]string{"kubectl delete node NAME"},
+		},
 		{
 			"nodes cannot be listed", func(f *check.Facts) { f.NodesErr = fmt.Errorf("too late") },
 			check.Failed, "nodes",

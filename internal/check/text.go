@@ -16,9 +16,9 @@ const columns = "%-12s %-13s %s\n"
 func WriteText(w io.Writer, results []Result) error {
 	var b strings.Builder
 	for _, r := range results {
-		_, _ = fmt.Fprintf(&b, columns, r.Status, r.Check, r.Found)
+		_, _ = fmt.Fprintf(&b, columns, r.Status, r.Check, text.Clean(r.Found))
 		if r.Fix != "" {
-			_, _ = fmt.Fprintf(&b, columns, "", "", "fix: "+r.Fix)
+			_, _ = fmt.Fprintf(&b, columns, "", "", "fix: "+text.Clean(r.Fix))
 		}
 	}
 	_, _ = fmt.Fprintf(&b, "\n%s\n", Summary(results))
@@ -34,11 +34,16 @@ func Summary(results []Result) string {
 
 // WriteJSON writes the results, and whether none failed, as one JSON object.
 func WriteJSON(w io.Writer, results []Result) error {
-	encoder := json.NewEncoder(w)
+	var b strings.Builder
+	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false) // && is part of commands
 	encoder.SetIndent("", "  ")
-	return encoder.Encode(struct {
+	err := encoder.Encode(struct {
 		OK     bool     `json:"ok"`
 		Checks []Result `json:"checks"`
 	}{Count(results, Failed) == 0, results})
+	if err == nil {
+		_, err = io.WriteString(w, text.CleanJSON(b.String()))
+	}
+	return err
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -42,7 +43,7 @@ const (
 func newProgram(environ []string, stdout, stderr io.Writer) *program {
 	s := newSettings()
 	p := &program{sections: sections(s), executor: executor{
-		version: "dev", environ: environment(environ), stdout: stdout, stderr: stderr, settings: s,
+		version: "dev", environ: environment(environ), stdout: stdout, stderr: report.Lines(stderr), settings: s,
 		patience: 5 * time.Second,
 	}}
 	p.perform = p.executor.execute
@@ -64,8 +65,15 @@ func (p *program) run(ctx context.Context, args []string) int {
 	if err == nil || shows && errors.Is(err, syscall.EPIPE) { // nobody reads the rest: trigger plan | head
 		return p.code
 	}
-	_, _ = fmt.Fprintf(p.executor.stderr, "trigger: %v%s\n", err,
-		cmp.Or(argumentHint(err), awsHint(err), p.executor.accountHint(ctx, err)))
+	lines := []string{err.Error()}
+	if p.last == "" { // The error is about the arguments, and ours.
+		lines = strings.Split(lines[0], "\n")
+	}
+	lines[0] = "trigger: " + lines[0]
+	lines[len(lines)-1] += cmp.Or(argumentHint(err), awsHint(err), p.executor.accountHint(ctx, err))
+	for _, line := range lines {
+		_, _ = io.WriteString(p.executor.stderr, line)
+	}
 	if ctx.Err() != nil {
 		return report.Interrupted.ExitCode()
 	}

@@ -101,6 +101,39 @@ func TestCommands(t *testing.T) {
 	}
 }
 
+// TestStderrIsClean: names and answers of others neither change what a terminal shows, nor are commands of a workflow,
+// nor begin lines of their own. What is wrong with the flags keeps its lines.
+func TestStderrIsClean(t *testing.T) {
+	t.Parallel()
+	const evil = "group a\r\n::error::x\u009b1m\x1b[31m\u202e ##[stop-commands]y"
+	const clean = "group a  ::error::x1m[31m ## [stop-commands]y"
+	for name, tt := range map[string]struct {
+		perform func(*program) error
+		want    string
+	}{
+		"an error": {func(*program) error { return errors.New(evil) }, "trigger: " + clean + "\n"},
+		"a note": {func(p *program) error {
+			(&watchProcess{executor: &p.executor}).log(evil)
+			return nil
+		}, "trigger: " + clean + "\n"},
+		"wrong flags": {nil, "trigger: invalid flags or variables (trigger --help-all lists them):\n" +
+			"  --asg is \"a:x\": must be a name, which has no colon; in an ARN it follows autoScalingGroupName/\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var stderr bytes.Buffer
+			p, args := newProgram(nil, io.Discard, &stderr), []string{"plan", "--asg", "a"}
+			if tt.perform == nil {
+				args[2] = "a:x"
+			}
+			p.perform = func(context.Context, operation) (int, error) { return 0, tt.perform(p) }
+			if p.run(t.Context(), args); stderr.String() != tt.want {
+				t.Errorf("got %q, want %q", stderr.String(), tt.want)
+			}
+		})
+	}
+}
+
 // TestInformation: what a command prints about the trigger itself.
 func TestInformation(t *testing.T) {
 	t.Parallel()

@@ -62,8 +62,8 @@ func gateOptions(s *settings) []*option {
 			whileFollowing(),
 		textOption(&s.gate.URL, "gate-url", "URL",
 			`URL that decides it in the same way: the answer to GET must have a status of 200 to 299. Redirects to other
-			hosts are not followed. With --gate-command, both must pass.`).
-			checked(isURL, "a URL, for example https://example.com/healthy").whileFollowing(),
+			hosts are not followed. With --gate-command, both must pass. Output, logs and Events name only its host.`).
+			checked(isURL, "a URL, for example https://example.com/healthy").keptSecret().whileFollowing(),
 		duration(into(&s.GateTimeout), shortDuration(s.GateTimeout), "gate-timeout",
 			`Time in which a gate must pass; until then one that fails is tried again every --poll-interval. After that
 			nothing further is replaced, and the exit code is 3. A refresh is paused at its checkpoint, or cancelled or

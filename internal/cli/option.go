@@ -26,6 +26,7 @@ type option struct {
 	values      []string // the allowed values, if there are only a few
 	many        bool     // a list, whose elements are read one by one
 	limits      bool     // Without it, more groups or instances are replaced.
+	secret      bool     // No error contains the value.
 	read        func(text string) error
 	traits
 
@@ -81,7 +82,10 @@ func (o *option) parse(environ map[string]string) error {
 		o.source, o.given = o.variable(), []string{value}
 	}
 	for _, text := range o.parts() {
-		if err := o.read(text); err != nil {
+		switch err := o.read(text); {
+		case err != nil && o.secret:
+			return fmt.Errorf("%s is invalid: must be %w", o.source, err)
+		case err != nil:
 			return fmt.Errorf("%s is %q: must be %w", o.source, text, err)
 		}
 	}
@@ -250,6 +254,12 @@ func amount(set func(refresh.Amount), initial, name, help string) *option {
 // limiting marks an option that limits what is replaced.
 func (o *option) limiting() *option {
 	o.limits = true
+	return o
+}
+
+// keptSecret marks an option whose value may be a secret.
+func (o *option) keptSecret() *option {
+	o.secret = true
 	return o
 }
 

@@ -135,7 +135,7 @@ func TestConflicts(t *testing.T) {
 		{"a gate that takes longer than a checkpoint", "--gate-command true --checkpoints 50 --checkpoint-delay 5m", []string{"--gate-timeout is 5m0s and --checkpoint-delay 5m0s"}},
 		{"a gate that takes an hour at a checkpoint", "--gate-command true --checkpoints 50 --gate-timeout 1h", []string{"--gate-timeout is 1h0m0s and --checkpoint-delay 1h0m0s"}},
 		{"a gate that is not waited for", "--gate-command true --gate-url http://a --no-wait", []string{"--gate-command has no effect with --no-wait", "--gate-url has no effect"}},
-		{"a gate that is no URL", "--gate-url ftp://host", []string{`--gate-url is "ftp://host": must be a URL`}},
+		{"a gate that is no URL", "--gate-url ftp://host", []string{"--gate-url is invalid: must be a URL"}},
 		{"steps without a surge", "--mode unhealthy --surge-step 2", []string{"--surge-step needs --surge"}},
 		{"a surge together in mode refresh", "--together surge", []string{"--together surge is for mode unhealthy"}},
 		{"NoExecute", "--taint-outdated NoExecute", []string{`--taint-outdated is "NoExecute": must be none, soft or hard`}},

@@ -206,13 +206,16 @@ func (v *View) Synced() <-chan struct{} { return v.synced }
 // Node returns the Node of an instance, from the cache.
 func (v *View) Node(instanceID string) (Node, bool) {
 	objs, _ := v.informer.GetIndexer().ByIndex(byInstance, instanceID) // The index is always there.
-	var best Node
+	var best *corev1.Node
 	for _, obj := range objs {
 		if n, ok := obj.(*corev1.Node); ok {
-			best = toNode(n).or(best)
+			best = node.Preferred(best, n)
 		}
 	}
-	return best, best.Name != ""
+	if best == nil {
+		return Node{}, false
+	}
+	return toNode(best), true
 }
 
 // InstanceOf returns the instance that a node runs on, from the cache, or empty if that is not known.

@@ -107,26 +107,6 @@ func TestInstanceOf(t *testing.T) {
 	}
 }
 
-func TestOr(t *testing.T) {
-	t.Parallel()
-	a, b := Node{Name: "a"}, Node{Name: "b"}
-	up := Node{Name: "z", Ready: true}
-	for _, tt := range []struct {
-		name string
-		x, y Node
-		want string
-	}{
-		{"the only one", a, Node{}, "a"},
-		{"the ready one", a, up, "z"},
-		{"the ready one, in the other order", up, a, "z"},
-		{"the first by name", b, a, "a"},
-	} {
-		if got := tt.x.or(tt.y).Name; got != tt.want {
-			t.Errorf("%s: got %s", tt.name, got)
-		}
-	}
-}
-
 func TestViewKeepsUpToDate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -161,6 +141,11 @@ func TestViewKeepsUpToDate(t *testing.T) {
 		expect("deleted", nodes.Delete(ctx, "a", metav1.DeleteOptions{}), Node{})
 		_, err = nodes.Create(ctx, newNode("b"), metav1.CreateOptions{})
 		expect("created again", err, Node{Name: "b"})
+		newer := func(n *corev1.Node) { n.CreationTimestamp = metav1.Now() }
+		_, err = nodes.Create(ctx, newNode("a", ready, newer), metav1.CreateOptions{})
+		expect("registered again under another name", err, Node{Name: "a", Ready: true})
+		_, err = nodes.Update(ctx, newNode("b", ready), metav1.UpdateOptions{})
+		expect("both are Ready", err, Node{Name: "b", Ready: true})
 	})
 }
 

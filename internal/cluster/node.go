@@ -36,15 +36,6 @@ func hasTaint(n *corev1.Node, key string) bool {
 	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
 }
 
-// or returns the current one of two Nodes of one instance. An instance that registers again under another
-// name leaves a Node that no kubelet updates any more.
-func (n Node) or(other Node) Node {
-	if other.Name == "" || n.Ready && !other.Ready || n.Ready == other.Ready && n.Name < other.Name {
-		return n
-	}
-	return other
-}
-
 func instanceIndex(obj any) ([]string, error) {
 	n, ok := obj.(*corev1.Node)
 	if !ok {
@@ -65,13 +56,10 @@ func strip(obj any) (any, error) {
 	kept := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion, Labels: n.Labels,
+			CreationTimestamp: n.CreationTimestamp,
+			Annotations:       node.Annotations(n, node.Annotation, node.DrainRequestAnnotation, node.ScaleDownOwner),
 		},
 		Spec: corev1.NodeSpec{ProviderID: n.Spec.ProviderID, Taints: n.Spec.Taints},
-	}
-	for _, key := range []string{node.Annotation, node.DrainRequestAnnotation, node.ScaleDownOwner} {
-		if value, ok := n.Annotations[key]; ok {
-			metav1.SetMetaDataAnnotation(&kept.ObjectMeta, key, value)
-		}
 	}
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady || c.Type == node.ConditionType {

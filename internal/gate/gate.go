@@ -112,23 +112,23 @@ func shown(text string) string {
 // urlTimeout bounds one try of a URL: nodes disappear in a rollout, and connections to their pods hang.
 const urlTimeout = 10 * time.Second
 
-// get expects an answer with a status of success.
+// get expects an answer with a status of success. Its errors name only the host: the rest of a URL may be a secret.
 func get(ctx context.Context, address string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return fmt.Errorf("gate URL: %w", err)
+		return fmt.Errorf("gate URL: %w", withoutURL(err))
 	}
 	client := &http.Client{CheckRedirect: sameHost, Timeout: urlTimeout}
 	answer, err := client.Do(request)
 	if err != nil {
-		return fmt.Errorf("gate URL: %w", err)
+		return fmt.Errorf("gate URL: %s: %w", request.URL.Host, withoutURL(err))
 	}
 	defer func() { _ = answer.Body.Close() }()
 	if answer.StatusCode/100 == 2 {
 		return nil
 	}
 	body, _ := io.ReadAll(io.LimitReader(answer.Body, mostShown))
-	return fmt.Errorf("gate URL: %s answered %s%s", request.URL.Redacted(), answer.Status, shown(string(body)))
+	return fmt.Errorf("gate URL: %s answered %s%s", request.URL.Host, answer.Status, shown(string(body)))
 }
 
 // mostRedirects is how many redirects are followed.
@@ -139,9 +139,17 @@ const mostRedirects = 5
 func sameHost(request *http.Request, before []*http.Request) error {
 	first := before[0].URL
 	if len(before) > mostRedirects || request.URL.Host != first.Host || downgrades(first, request.URL) {
-		return fmt.Errorf("redirected to %s", request.URL.Redacted())
+		return fmt.Errorf("redirected to %s", request.URL.Host)
 	}
 	return nil
+}
+
+// withoutURL returns the cause of an error of net/http or net/url, whose own text contains the URL.
+func withoutURL(err error) error {
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
+		return wrapped.Err
+	}
+	return err
 }
 
 func downgrades(from, to *url.URL) bool { return from.Scheme == "https" && to.Scheme != "https" }

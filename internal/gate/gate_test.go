@@ -84,8 +84,8 @@ func TestURL(t *testing.T) {
 	server := httptest.NewServer(mux)
 	defer server.Close()
 	for path, want := range map[string]string{
-		"/ok": "", "/here": "", "/bad": "/bad answered 503 Service Unavailable: 3 of 5 shards",
-		"/elsewhere": "redirected to " + other.URL, "/loop": "redirected to", "/hangs": "deadline exceeded",
+		"/ok": "", "/here": "", "/bad": " answered 503 Service Unavailable: 3 of 5 shards",
+		"/elsewhere": "redirected to " + other.Listener.Addr().String(), "/loop": "redirected to", "/hangs": "deadline exceeded",
 		"/none": "404 Not Found",
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -93,6 +93,32 @@ func TestURL(t *testing.T) {
 		cancel()
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", path, err, want)
+		}
+	}
+}
+
+// TestURLIsSecret: a URL may have a token, and errors are shown in the logs of CI and in Events.
+func TestURLIsSecret(t *testing.T) {
+	t.Parallel()
+	mux := http.NewServeMux()
+	mux.HandleFunc("/no/", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusForbidden) })
+	mux.HandleFunc("/redirects/", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "http://user:secret@other.example/secret?token=secret#secret", http.StatusFound)
+	})
+	mux.HandleFunc("/closes/", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	host := server.Listener.Addr().String()
+	for name, tt := range map[string]struct{ url, want string }{
+		"refused":       {"http://user:secret@" + host + "/no/secret?token=secret#secret", "gate URL: " + host + " answered 403 Forbidden: no"},
+		"redirected":    {"http://" + host + "/redirects/secret?token=secret", "redirected to other.example"},
+		"no answer":     {"http://" + host + "/closes/secret?token=secret", "EOF"},
+		"no connection": {"http://user:secret@127.0.0.1:1/secret?token=secret", "connection refused"},
+		"no URL":        {"http://user:secret@" + host + "/secret\x7f", "invalid control character"},
+	} {
+		err := Gate{URL: tt.url}.Try(t.Context(), Point{})
+		if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v, want %s", name, err, tt.want)
 		}
 	}
 }

@@ -34,7 +34,7 @@ const (
 	// mostNodeEvents and mostPodEvents are how many Events wait to be written at most. One has two KiB at most.
 	mostNodeEvents, mostPodEvents = 8192, 2048
 	// longestMessage is the limit of the API server for the API events.k8s.io, in bytes (NoteLengthLimit in
-	// pkg/apis/core/validation/events.go of Kubernetes). Messages quote webhooks, whose answers have no limit.
+	// pkg/apis/core/validation/events.go of Kubernetes). Messages quote pods and webhooks, which write what they want.
 	longestMessage = 1024
 )
 
@@ -116,7 +116,7 @@ func (e *Events) event(ref corev1.ObjectReference, reason, message string, warni
 		ObjectMeta: metav1.ObjectMeta{
 			Name: util.GenerateEventName(ref.Name, e.uniqueTime(now.Time)), Namespace: namespace,
 		},
-		InvolvedObject: ref, Reason: reason, Message: text.Cut(message, longestMessage), Type: kind, Count: 1,
+		InvolvedObject: ref, Reason: reason, Message: text.Cut(text.Clean(message), longestMessage), Type: kind, Count: 1,
 		FirstTimestamp: now, LastTimestamp: now,
 		Source: corev1.EventSource{Component: e.component}, ReportingController: e.component,
 	}

@@ -224,6 +224,19 @@ func TestEventEndsWithItsTime(t *testing.T) {
 	})
 }
 
+// TestCleanMessage: messages quote pods, webhooks and AWS, and terminals show them.
+func TestCleanMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &eventServer{}
+		events, _ := observedEvents(t, server)
+		events.OnPod("x", "a", "uid", "HandOverFailed", "no\n\x1b]0;Service\a\u202e\u009b here", true)
+		events.Close()
+		if m := server.events[0].Message; m != "no ]0;Service here" {
+			t.Errorf("the message is %q", m)
+		}
+	})
+}
+
 // TestLongMessage: no message is longer than the API server takes.
 func TestLongMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

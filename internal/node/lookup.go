@@ -34,16 +34,17 @@ func (n *Nodes) Lookup(ctx context.Context, instanceID string) (Node, error) {
 // lookup returns a call that finds the Nodes of instances with one consistent list.
 func lookup(client kubernetes.Interface, s selector) batch.Call[string, Node] {
 	return func(ctx context.Context, instanceIDs []string) []batch.Result[Node] {
-		found, err := list(ctx, client, s, instanceIDs)
+		found, err := list(ctx, client, instanceIDs)
 		results := make([]batch.Result[Node], len(instanceIDs))
 		for i, id := range instanceIDs {
 			switch {
 			case err != nil:
 				results[i].Err = fmt.Errorf("list the nodes: %w", err)
-			case found[id].Name == "":
+			case found[id] == nil:
 				results[i].Err = fmt.Errorf("find the node of instance %s: %w", id, ErrGone)
 			default:
-				results[i].Value, results[i].Err = found[id], found[id].check()
+				one := s.nodeOf(found[id])
+				results[i].Value, results[i].Err = one, one.check()
 			}
 		}
 		return results
@@ -52,14 +53,12 @@ func lookup(client kubernetes.Interface, s selector) batch.Call[string, Node] {
 
 // list returns the Nodes of the instances, from a list of all Nodes: a selector would make another agent's Node
 // look like one that does not exist.
-func list(
-	ctx context.Context, client kubernetes.Interface, s selector, instanceIDs []string,
-) (map[string]Node, error) {
+func list(ctx context.Context, client kubernetes.Interface, instanceIDs []string) (map[string]*corev1.Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
-	wanted := make(map[string]Node, len(instanceIDs))
+	wanted := make(map[string]*corev1.Node, len(instanceIDs))
 	for _, id := range instanceIDs {
-		wanted[id] = Node{}
+		wanted[id] = nil
 	}
 	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		return client.CoreV1().Nodes().List(ctx, o)
@@ -70,7 +69,7 @@ func list(
 			return fmt.Errorf("%T is not a Node", obj)
 		}
 		if before, ok := wanted[InstanceOf(one)]; ok {
-			wanted[InstanceOf(one)] = s.nodeOf(one).preferred(before)
+			wanted[InstanceOf(one)] = Preferred(before, one)
 		}
 		return nil
 	})

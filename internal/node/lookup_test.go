@@ -6,9 +6,12 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 )
 
@@ -87,18 +90,38 @@ func TestConcurrentLookupsShareOneList(t *testing.T) {
 	})
 }
 
-// TestTheReadyOneOfTwoNodesIsPreferred Find and Lookup return the one that is Ready.
-func TestTheReadyOneOfTwoNodesIsPreferred(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := watched(t, fake.NewClientset(
-			newNode(named("a"), ready(corev1.ConditionUnknown)), newNode(named("b"), ready(corev1.ConditionTrue)),
-			newNode(named("c"), ready(corev1.ConditionTrue)), newNode(named("d")),
-		), defaults)
-		if found, ok := n.Find(instance); !ok || found.Name != "b" {
-			t.Errorf("found %+v, %v", found, ok)
-		}
-		if found, err := n.Lookup(t.Context(), instance); err != nil || found.Name != "b" {
-			t.Errorf("looked up %+v, %v", found, err)
-		}
-	})
+// TestOneOfTwoNodesIsPreferred: of the Nodes that claim an instance, all methods return the one that is Ready, and of
+// several such ones the first that has registered. Of two that are not Ready, too.
+func TestOneOfTwoNodesIsPreferred(t *testing.T) {
+	registered := func(name string, minute int, status corev1.ConditionStatus) *corev1.Node {
+		return newNode(named(name), ready(status), func(n *corev1.Node) {
+			n.CreationTimestamp = metav1.NewTime(t0.Add(time.Duration(minute) * time.Minute))
+		})
+	}
+	const isReady, lost = corev1.ConditionTrue, corev1.ConditionUnknown
+	for name, tt := range map[string]struct {
+		nodes []runtime.Object
+		want  string
+	}{
+		"registered again under another name": {[]runtime.Object{registered("a", 1, lost), registered("b", 2, isReady)}, "b"},
+		"a Node that claims the instance of another one": {
+			[]runtime.Object{registered("a", 2, isReady), registered("b", 1, isReady), registered("c", 3, isReady)}, "b",
+		},
+		"not Ready":        {[]runtime.Object{registered("a", 2, lost), registered("b", 1, lost)}, "b"},
+		"in one second":    {[]runtime.Object{registered("b", 1, isReady), registered("a", 1, isReady)}, "a"},
+		"only one of them": {[]runtime.Object{registered("a", 1, isReady)}, "a"},
+	} {
+		virtual(t, name, func(t *testing.T) {
+			n := watched(t, fake.NewClientset(tt.nodes...), defaults)
+			if found, ok := n.Find(instance); !ok || found.Name != tt.want {
+				t.Errorf("found %+v, %v", found, ok)
+			}
+			if found, err := n.Lookup(t.Context(), instance); err != nil || found.Name != tt.want {
+				t.Errorf("looked up %+v, %v", found, err)
+			}
+			if all := n.All(); len(all) != 1 || all[0].Name != tt.want {
+				t.Errorf("all are %+v", all)
+			}
+		})
+	}
 }

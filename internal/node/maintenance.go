@@ -103,7 +103,7 @@ func annotateMaintenance(value any) patch {
 // announced. The annotation of another instance, whose Node had the same name, is ignored.
 func maintenanceOf(node *corev1.Node) time.Time {
 	var announced announcedMaintenance
-	err := json.Unmarshal([]byte(node.Annotations[MaintenanceAnnotation]), &announced)
+	err := json.Unmarshal([]byte(Annotations(node, MaintenanceAnnotation)[MaintenanceAnnotation]), &announced)
 	if err != nil || announced.InstanceID != InstanceOf(node) {
 		return time.Time{}
 	}

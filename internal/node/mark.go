@@ -173,8 +173,8 @@ func (c Config) isTaint(t corev1.Taint) bool {
 // MarkOf returns the mark on a Node. A mark that cannot be parsed is ignored, and so is the mark of another
 // instance, whose Node had the same name.
 func MarkOf(node *corev1.Node) (Mark, bool) {
-	text, ok := node.Annotations[Annotation]
-	if !ok {
+	text := Annotations(node, Annotation)[Annotation]
+	if text == "" {
 		return Mark{}, false
 	}
 	var mark Mark

@@ -3,6 +3,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -150,38 +151,47 @@ func (n *Nodes) WaitForSync(ctx context.Context) error {
 // which is then Unselected. It reads the cache only.
 func (n *Nodes) Find(instanceID string) (found Node, ok bool) {
 	objs, _ := n.informer.GetIndexer().ByIndex(byInstance, instanceID) // the index exists
+	var best *corev1.Node
 	for _, obj := range objs {
 		node := obj.(*corev1.Node) //nolint:forcetypeassert // the informer holds Nodes
-		one := n.selector.nodeOf(node)
-		if !one.Unselected || !isUninitialized(node) {
-			found = one.preferred(found)
+		if n.selector.selects(node) || !isUninitialized(node) {
+			best = Preferred(best, node)
 		}
 	}
-	return found, found.Name != "" && !found.Unselected
+	if best == nil {
+		return Node{}, false
+	}
+	found = n.selector.nodeOf(best)
+	return found, !found.Unselected
 }
 
-// All returns every selected Node that is an EC2 instance. It reads the cache only.
+// All returns the Node that Find returns of each EC2 instance, if it is selected. It reads the cache only.
 func (n *Nodes) All() []Node {
 	var all []Node
-	for _, obj := range n.informer.GetStore().List() {
-		one := n.selector.nodeOf(obj.(*corev1.Node)) //nolint:forcetypeassert // the informer holds Nodes
-		if one.InstanceID != "" && !one.Unselected {
+	for _, instanceID := range n.informer.GetIndexer().ListIndexFuncValues(byInstance) {
+		if one, ok := n.Find(instanceID); ok {
 			all = append(all, one)
 		}
 	}
 	return all
 }
 
-// preferred returns the Node to use if an instance has two. An instance that has registered again under
-// another name leaves a Node behind that is not Ready any more.
-func (n Node) preferred(other Node) Node {
+// Preferred returns the Node to use of two that claim an instance; one may be nil. An instance that has registered
+// again under another name leaves a Node behind that is not Ready any more. A kubelet can claim the instance of another
+// Node when it registers: that one is there already.
+func Preferred(a, b *corev1.Node) *corev1.Node {
 	switch {
-	case other.Name == "":
-		return n
-	case n.Ready == other.Ready && n.Name < other.Name, n.Ready && !other.Ready:
-		return n
+	case a == nil || b == nil:
+		return cmp.Or(a, b)
+	case isReady(a) != isReady(b):
+		if isReady(a) {
+			return a
+		}
+		return b
+	case cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name)) < 0:
+		return a
 	}
-	return other
+	return b
 }
 
 // Unreachable reports whether the Node is not Ready, or does not exist: then no kubelet reports the end of
@@ -307,9 +317,10 @@ func trim(obj any, labels ...string) (any, error) {
 	kept := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion,
-			Labels: only(node.Labels, append(labels, corev1.LabelNodeExcludeBalancers, computeType, nodePool)...),
-			Annotations: only(node.Annotations, Annotation, MaintenanceAnnotation, DrainRequestAnnotation,
-				scaleDownDisabled, ScaleDownOwner),
+			CreationTimestamp: node.CreationTimestamp,
+			Labels:            only(node.Labels, append(labels, corev1.LabelNodeExcludeBalancers, computeType, nodePool)...),
+			Annotations: Annotations(node, Annotation, MaintenanceAnnotation, DrainRequestAnnotation, scaleDownDisabled,
+				ScaleDownOwner),
 		},
 		Spec: corev1.NodeSpec{
 			ProviderID: node.Spec.ProviderID, Taints: node.Spec.Taints, Unschedulable: node.Spec.Unschedulable,
@@ -324,6 +335,21 @@ func trim(obj any, labels ...string) (any, error) {
 		}
 	}
 	return kept, nil
+}
+
+// longestAnnotation is how many bytes an annotation can have that is read. A kubelet may write 256 KiB on its Node.
+const longestAnnotation = 4 << 10
+
+// Annotations returns those of the Node with these keys, and no text of one that is longer than any of ours; nil if
+// there is none.
+func Annotations(node *corev1.Node, keys ...string) map[string]string {
+	kept := only(node.Annotations, keys...)
+	for key, value := range kept {
+		if len(value) > longestAnnotation {
+			kept[key] = ""
+		}
+	}
+	return kept
 }
 
 // only returns the entries of m with these keys; nil if there is none.

@@ -131,6 +131,7 @@ func TestTrim(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.node.Labels["zone"], tt.node.Annotations["other"] = "a", "x"
+			tt.node.CreationTimestamp = metav1.NewTime(t0)
 			tt.node.Status.Images = []corev1.ContainerImage{{SizeBytes: 1}}
 			kept := trimmed(t, tt.node)
 			if diff := cmp.Diff(nodeOf(tt.node), nodeOf(kept)); diff != "" {
@@ -288,6 +289,40 @@ func TestWaitForSyncEndsWithTheCause(t *testing.T) {
 	cancel(cause)
 	if err := n.WaitForSync(ctx); !errors.Is(err, cause) || n.Synced() {
 		t.Errorf("got %v, want %v", err, cause)
+	}
+}
+
+// TestLongAnnotations: what a kubelet writes on its Node is not kept, and not parsed, if it is longer than what the agent
+// writes. It counts as there, so that no other annotation takes its place.
+func TestLongAnnotations(t *testing.T) {
+	long := strings.Repeat(" ", longestAnnotation)
+	node := newNode(func(n *corev1.Node) {
+		n.Annotations = map[string]string{
+			Annotation:             Mark{InstanceID: instance, Reason: "spot", Since: t0}.encode() + long,
+			MaintenanceAnnotation:  `{"instance":"` + instance + `","startsAt":"2026-01-01T00:00:00Z"}` + long,
+			DrainRequestAnnotation: instance + long, scaleDownDisabled: "true" + long, ScaleDownOwner: "workers" + long,
+		}
+	})
+	for _, n := range []*corev1.Node{node, trimmed(t, node)} {
+		got := nodeOf(n)
+		if _, isMarked := MarkOf(n); isMarked || !got.Mark.Since.IsZero() || !got.Maintenance.IsZero() || got.DrainRequested {
+			t.Errorf("got %+v", got)
+		}
+		if ScaleDownDisabled(n, "workers") != nil {
+			t.Error("an annotation of the autoscaler is replaced")
+		}
+	}
+	for key, value := range trimmed(t, node).Annotations {
+		if value != "" {
+			t.Errorf("%s is kept with %d bytes", key, len(value))
+		}
+	}
+	short := newNode(func(n *corev1.Node) {
+		mark := Mark{InstanceID: instance, Reason: "spot", Since: t0}.encode()
+		n.Annotations = map[string]string{Annotation: mark + long[len(mark):]}
+	})
+	if _, isMarked := MarkOf(trimmed(t, short)); !isMarked {
+		t.Error("a mark of the greatest length is ignored")
 	}
 }
 

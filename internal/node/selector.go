@@ -41,9 +41,11 @@ func (s selector) trim(obj any) (any, error) { return trim(obj, slices.Clone(s.k
 
 func (s selector) nodeOf(node *corev1.Node) Node {
 	out := nodeOf(node)
-	out.Unselected = !s.labels.Matches(labels.Set(node.Labels))
+	out.Unselected = !s.selects(node)
 	return out
 }
+
+func (s selector) selects(node *corev1.Node) bool { return s.labels.Matches(labels.Set(node.Labels)) }
 
 // check returns ErrUnselected if the Node is another agent's.
 func (n Node) check() error {

@@ -16,6 +16,7 @@ func TestSurvey(t *testing.T) {
 	n := &Nodes{selector: selected, informer: cache.NewSharedIndexInformer(nil, &corev1.Node{}, 0, cache.Indexers{})}
 	for name, change := range map[string]func(*corev1.Node){
 		"web":     func(n *corev1.Node) { n.Spec.ProviderID = "aws:///eu-west-1a/i-1" },
+		"web-1":   func(n *corev1.Node) { n.Spec.ProviderID = "aws:///eu-west-1a/i-1" },
 		"web-2":   func(n *corev1.Node) { n.Spec.ProviderID = "aws:///eu-west-1a/i-0" },
 		"local":   func(n *corev1.Node) { n.Spec.ProviderID = "kind://local" },
 		"fargate": func(n *corev1.Node) { n.Spec.ProviderID, n.Labels[computeType] = "", "fargate" },
@@ -27,7 +28,8 @@ func TestSurvey(t *testing.T) {
 		}
 	}
 	want := Survey{
-		All: 5, Selected: 4, Instances: []string{"i-0", "i-1"}, Zones: []string{"eu-west-1a"}, WithoutInstance: []string{"local"},
+		All: 6, Selected: 5, Instances: []string{"i-0", "i-1", "i-1"}, Zones: []string{"eu-west-1a"}, WithoutInstance: []string{"local"},
+		Claims: []Claim{{"i-1", []string{"web", "web-1"}}},
 	}
 	if diff := cmp.Diff(want, SurveyOf(n)); diff != "" {
 		t.Errorf("survey (-want +got):\n%s", diff)

@@ -17,6 +17,7 @@ import (
 	"github.com/node-drainer/node-drainer/internal/event"
 	"github.com/node-drainer/node-drainer/internal/launch"
 	"github.com/node-drainer/node-drainer/internal/node"
+	"github.com/node-drainer/node-drainer/internal/text"
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
 
@@ -34,7 +35,16 @@ func NewLogger(cfg Config, w io.Writer) zerolog.Logger {
 		w = zerolog.ConsoleWriter{Out: w, TimeFormat: time.TimeOnly, NoColor: os.Getenv("NO_COLOR") != ""}
 	}
 	level, _ := zerolog.ParseLevel(cfg.Level)
-	return zerolog.New(w).Level(level).With().Timestamp().Logger()
+	return zerolog.New(cleanWriter{w}).Level(level).With().Timestamp().Logger()
+}
+
+// cleanWriter writes lines of JSON without characters that a terminal would interpret: kubectl logs shows them, and
+// they quote what others write.
+type cleanWriter struct{ io.Writer }
+
+func (w cleanWriter) Write(line []byte) (int, error) {
+	_, err := io.WriteString(w.Writer, text.CleanJSON(string(line)))
+	return len(line), err
 }
 
 // Events records Kubernetes Events.

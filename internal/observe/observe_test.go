@@ -259,13 +259,15 @@ func TestLogger(t *testing.T) {
 		has, lacks string
 	}{
 		{"level", observe.Config{Level: "warn", Format: "json"}, `"level":"warn"`, `"level":"info"`},
-		{"console format without colors", observe.Config{Level: "info", Format: "console"}, "INF hello a=1", "\x1b["},
+		{"text of others", observe.Config{Level: "info", Format: "json"}, `"why":"a\u009b\u202eb"`, "\u202e"},
+		{"text of others on a console", observe.Config{Level: "info", Format: "console"}, `why="a\u009b\u202eb"`, "\u202e"},
+		{"console format without colors", observe.Config{Level: "info", Format: "console"}, "INF hello a=1 why=", "\x1b["},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var b bytes.Buffer
 			log := observe.NewLogger(tt.cfg, &b)
 			log.Debug().Msg("hello")
-			log.Info().Int("a", 1).Msg("hello")
+			log.Info().Int("a", 1).Str("why", "a\u009b\u202eb").Msg("hello")
 			log.Warn().Msg("hello")
 			if !strings.Contains(b.String(), tt.has) || strings.Contains(b.String(), tt.lacks) {
 				t.Errorf("logged %q, want %q and no %q", b.String(), tt.has, tt.lacks)

@@ -8,7 +8,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"github.com/node-drainer/node-drainer/internal/text"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -136,7 +135,7 @@ func (w *Watch) RolloutEnded(group, outcome, message string, started, failed boo
 	if failed {
 		reason = reasonRolloutFailed
 	}
-	w.event(reason, text.Cut(fmt.Sprintf("%s: %s: %s", group, outcome, message), longestMessage), failed)
+	w.event(reason, fmt.Sprintf("%s: %s: %s", group, outcome, message), failed)
 }
 
 // LeadershipStarted records that this replica leads.

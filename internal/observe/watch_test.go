@@ -7,7 +7,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -106,18 +105,4 @@ func TestWatchMetrics(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestLongEvent: the API server accepts the message of an Event, whatever a rollout says.
-func TestLongEvent(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		_, events := watchMetrics(t, func(w *observe.Watch) {
-			w.RolloutEnded("web", "failed", strings.Repeat("日本", 500), true, true)
-		})
-		message := strings.TrimSuffix(strings.TrimPrefix(events[0], "RolloutFailed "), " true")
-		if len(message) > 1024 || !utf8.ValidString(message) {
-			t.Errorf("the message has %d bytes: %s", len(message), message)
-		}
-	})
 }

@@ -7,21 +7,6 @@ import (
 	"time"
 )
 
-func TestClean(t *testing.T) {
-	t.Parallel()
-	texts{
-		"plain text":           {clean("workers-1 (lt-0a)"), "workers-1 (lt-0a)"},
-		"other scripts":        {clean("日本 é ü 🚀"), "日本 é ü 🚀"},
-		"an escape sequence":   {clean("\x1b[31mred\x1b[0m"), "[31mred[0m"},
-		"C1, as a character":   {clean("a\u009b31mb"), "a31mb"},
-		"C1, as a byte":        {clean("a\x9bb"), "a\ufffdb"},
-		"DEL and BEL":          {clean("a\x7f\x07b"), "ab"},
-		"white space":          {clean("a\r\n\tb\u2028c\u0085d"), "a   b c d"},
-		"direction of writing": {clean("a\u202eb\u2066c"), "abc"},
-		"variation selector":   {clean("a\ufe0fb\u200dc"), "abc"},
-	}.check(t)
-}
-
 func TestFit(t *testing.T) {
 	t.Parallel()
 	fit := func(cells int, l ...span) string { return line(l).fit(cells).render(false) }

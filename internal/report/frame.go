@@ -132,13 +132,13 @@ func showDetails(blocks []block, room int) int {
 func nameCells(groups []Group, cols int) int {
 	widest := 0
 	for _, g := range groups {
-		widest = max(widest, width(clean(g.Name)))
+		widest = max(widest, width(text.Clean(g.Name)))
 	}
 	return min(widest, cols/3)
 }
 
 func (g Group) block(name, cols int) block {
-	b := block{bar: line{{bold, pad(clean(g.Name), name) + "  "}}}
+	b := block{bar: line{{bold, pad(text.Clean(g.Name), name) + "  "}}}
 	b.bar = append(b.bar, bar(g, max(cols/4, 10))...)
 	numbers := fmt.Sprintf("  %d/%d gone  ", g.Gone, g.Total)
 	if g.Mode == refresh.ModeRefresh {
@@ -198,7 +198,7 @@ func drainLines(r Rollout, cols int) []line {
 	sortFirst(all, Instance.blocked)
 	id, node := 0, 0
 	for _, d := range all {
-		id, node = max(id, width(clean(d.ID))), max(node, width(clean(d.nodeName())))
+		id, node = max(id, width(text.Clean(d.ID))), max(node, width(text.Clean(d.nodeName())))
 	}
 	var lines []line
 	for _, d := range all {
@@ -206,9 +206,9 @@ func drainLines(r Rollout, cols int) []line {
 		if d.blocked() {
 			said.style = yellow
 		}
-		whose := fmt.Sprintf("  %s  %s  ", pad(clean(d.ID), id), pad(clean(d.nodeName()), min(node, cols/3)))
+		whose := fmt.Sprintf("  %s  %s  ", pad(text.Clean(d.ID), id), pad(text.Clean(d.nodeName()), min(node, cols/3)))
 		if cols < wideTerminal { // The reason matters more than both names.
-			whose = fmt.Sprintf("  %s  ", pad(clean(cmp.Or(d.nodeName(), d.ID)), min(max(node, id), cols/4)))
+			whose = fmt.Sprintf("  %s  ", pad(text.Clean(cmp.Or(d.nodeName(), d.ID)), min(max(node, id), cols/4)))
 		}
 		lines = append(lines, line{{plain, whose}, said})
 	}

@@ -2,8 +2,10 @@ package report
 
 import (
 	"fmt"
+	"io"
 	"strings"
 
+	"github.com/node-drainer/node-drainer/internal/text"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -67,9 +69,21 @@ func (g *githubReporter) command(name, title, message string) {
 	g.write(fmt.Sprintf("::%s::%s\n", name, escapeData(message)))
 }
 
+// Lines returns a writer that makes a line of each text written to it: without control characters, and no workflow
+// command. The runner looks for these in stderr, too.
+func Lines(out io.Writer) io.Writer { return lineWriter{out} }
+
+type lineWriter struct{ out io.Writer }
+
+func (w lineWriter) Write(p []byte) (int, error) {
+	line := escapeCommand(text.Clean(strings.TrimSuffix(string(p), "\n")))
+	_, err := io.WriteString(w.out, line+"\n")
+	return len(p), err
+}
+
 // escapeData escapes the data of a workflow command. Source: @actions/core, which does the same.
 func escapeData(data string) string {
-	return clean(strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A").Replace(data))
+	return text.Clean(strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A").Replace(data))
 }
 
 // escapeProperty escapes the value of a property of a workflow command. Source: @actions/core.

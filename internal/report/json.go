@@ -3,6 +3,8 @@ package report
 import (
 	"encoding/json"
 	"strings"
+
+	"github.com/node-drainer/node-drainer/internal/text"
 )
 
 // object writes a value as JSON, on one line without an indent, with all control characters escaped.
@@ -14,7 +16,8 @@ func (s *writer) object(value any, indent string) {
 	if err := encoder.Encode(value); err != nil && s.err == nil {
 		s.err = err // write does nothing from then on.
 	}
-	s.write(cleanJSON(b.String()))
+	// The runner of GitHub Actions takes a line with ##[ for a command. Only texts can contain it.
+	s.write(strings.ReplaceAll(text.CleanJSON(b.String()), "##[", `#\u0023[`))
 }
 
 // Version is that of the JSON documents. It changes when a field is removed, or its meaning changes.

@@ -68,7 +68,7 @@ func (l line) width() int {
 func (l line) clean() line {
 	cleaned := make(line, 0, len(l))
 	for _, s := range l {
-		cleaned = append(cleaned, span{s.style, clean(s.text)})
+		cleaned = append(cleaned, span{s.style, text.Clean(s.text)})
 	}
 	return cleaned
 }
@@ -110,7 +110,7 @@ const minWrapped = 30
 // paragraph returns the text after an indent, wrapped to cells; 0 is no limit.
 func paragraph(indent int, s style, content string, cells int) []line {
 	var lines []line
-	for _, part := range text.Wrap(clean(content), cells-indent, width) {
+	for _, part := range text.Wrap(text.Clean(content), cells-indent, width) {
 		lines = append(lines, line{{plain, strings.Repeat(" ", indent)}, {s, part}})
 	}
 	return lines
@@ -129,7 +129,7 @@ func table(rows [][]span, cells int) []line {
 	for _, row := range rows {
 		var l line
 		for n, cell := range row[:len(row)-1] {
-			l = append(l, span{cell.style, pad(clean(cell.text), widths[n]) + "  "})
+			l = append(l, span{cell.style, pad(text.Clean(cell.text), widths[n]) + "  "})
 		}
 		last := row[len(row)-1]
 		if below {
@@ -150,7 +150,7 @@ func columnWidths(rows [][]span) []int {
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
 		for n, cell := range row {
-			widths[n] = max(widths[n], width(clean(cell.text)))
+			widths[n] = max(widths[n], width(text.Clean(cell.text)))
 		}
 	}
 	return widths

@@ -108,6 +108,13 @@ func TestNoControlCharacters(t *testing.T) {
 			t.Errorf("no JSON: %s", l)
 		}
 	}
+	for _, name := range []string{"json", "ndjson", "github"} {
+		for l := range strings.Lines(written[name]) {
+			if !strings.HasPrefix(l, "::") && strings.Contains(l, "##[") {
+				t.Errorf("%s: wrote a workflow command: %s", name, l)
+			}
+		}
+	}
 	for name, text := range written {
 		if !strings.Contains(text, "forged") {
 			t.Errorf("%s: the names are missing", name)
@@ -122,7 +129,7 @@ func TestNoControlCharacters(t *testing.T) {
 
 func TestJSONEscapes(t *testing.T) {
 	t.Parallel()
-	odd := "a\x1b[2J\u009bb\u202ec\u2028d\x7fe\U000e0001f 日本 <b>"
+	odd := "a\x1b[2J\u009bb\u202ec\u2028d\x7fe\U000e0001f 日本 <b> ##[x]"
 	var out strings.Builder
 	reporters(&out)["json"].End(Rollout{Groups: []Group{{Name: odd}}})
 	var back Rollout

@@ -38,7 +38,7 @@ func failedText(g Group) string {
 		return ""
 	}
 	return fmt.Sprintf("trigger watch does not try this target again: %s; it waits for another target, or for trigger "+
-		"resume --asg %s", g.Failed, g.Name)
+		"resume --asg %s", g.Failed, text.ShellWord(g.Name))
 }
 
 func (g Group) newestRefresh() string {

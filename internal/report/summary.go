@@ -105,7 +105,7 @@ func (g Group) replaced() string {
 // escape returns the text for Markdown, unformatted and on one line.
 func escape(content string) string {
 	var b strings.Builder
-	for _, r := range clean(content) {
+	for _, r := range text.Clean(content) {
 		if strings.ContainsRune("\\`*_[]<>#|&~$!@", r) {
 			b.WriteByte('\\')
 		}

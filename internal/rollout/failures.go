@@ -8,6 +8,7 @@ import (
 
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/internal/rollout/loop"
+	"github.com/node-drainer/node-drainer/internal/text"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -50,7 +51,7 @@ func (f *failures) record(ctx context.Context, g *loop.Group, end loop.Ending) l
 		}
 		f.mu.Unlock()
 		end.Message += "; trigger watch does not try this again until the target changes, or somebody runs trigger " +
-			"resume --asg " + g.Name
+			"resume --asg " + text.ShellWord(g.Name)
 		if err := f.save(ctx); err != nil {
 			g.Progress.Note(refresh.Warn, "what failed could not be written into the tag %s, retrying: %v",
 				refresh.FailedTag, err)

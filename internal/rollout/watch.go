@@ -10,6 +10,7 @@ import (
 	"github.com/node-drainer/node-drainer/internal/retry"
 	"github.com/node-drainer/node-drainer/internal/rollout/hold"
 	"github.com/node-drainer/node-drainer/internal/rollout/plan"
+	"github.com/node-drainer/node-drainer/internal/text"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -247,7 +248,8 @@ func (w *Watcher) isWaiting(g refresh.Group, a plan.Assessment) bool {
 // waiting is why the group must not be touched now; empty if it may be.
 func (w *Watcher) waiting(g refresh.Group, a plan.Assessment) string {
 	if f, _ := w.failures.of(g); w.failures.holds(g, a.Target.Key) && a.Due() {
-		return "not tried again: " + f.Describe() + "; it waits for another target, or for trigger resume --asg " + g.Name
+		return "not tried again: " + f.Describe() + "; it waits for another target, or for trigger resume --asg " +
+			text.ShellWord(g.Name)
 	}
 	if other, held := refresh.HeldByOther(g, w.cfg.Holder, time.Now()); held {
 		return "not started: the trigger " + other.Holder + " replaces instances of the group"

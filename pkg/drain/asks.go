@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/node-drainer/node-drainer/internal/text"
 	"github.com/node-drainer/node-drainer/pkg/handover"
 )
 
@@ -213,13 +213,8 @@ func (o *asked) record(answer handover.Answer, err error, cutOff bool) {
 // longestMessage bounds the message of an answer. An Event takes 1,024 bytes, and pods write what they want.
 const longestMessage = 400
 
-// excerpt returns the beginning of a message.
-func excerpt(message string) string {
-	if len(message) <= longestMessage {
-		return message
-	}
-	return strings.ToValidUTF8(message[:longestMessage], "") + "..."
-}
+// excerpt returns the beginning of a message, without what a terminal would interpret.
+func excerpt(message string) string { return text.Cut(text.Clean(message), longestMessage) }
 
 func (o *asked) result(pod Pod) HandOverResult {
 	r := HandOverResult{Pod: pod, Outcome: o.Last, Message: o.Message, Leader: o.leader}

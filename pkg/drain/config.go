@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/node-drainer/node-drainer/internal/text"
 )
 
 // The values of Config.AtDeadline.
@@ -29,13 +32,15 @@ type Config struct {
 	AtDeadline string        `env:"AT_DEADLINE" envDefault:"delete" values:"delete,leave" help:"What the agent does with a pod that is still running when its termination grace period must start to end by the deadline: delete (evict it with the grace period that is left, never below 1s, and delete it if a budget or a webhook refuses that) or leave it (it ends with the instance)."`
 	Tiers      string        `env:"TIERS" envDefault:"0,2000000000,2000001000" help:"Order in which pods are evicted, by priority: each number is the lowest priority of a tier, and a tier starts when the pods of the tiers before it are gone, at half of the drain at the latest. PRIORITY=DURATION bounds how long a tier may delay the next one, for example 0=10m,2000000000."`
 
-	WaitForJobs      bool   `env:"WAIT_FOR_JOBS" envDefault:"false" help:"Wait for pods of a Job to finish, up to the deadline, instead of evicting them."`
-	WaitSelector     string `env:"WAIT_SELECTOR" envDefault:"" help:"Label selector of pods that the agent waits for, up to the deadline, instead of evicting them. Empty selects none."`
-	WaitNamespaces   string `env:"WAIT_NAMESPACES" envDefault:"" help:"Namespaces, separated by commas, in which DRAIN_WAIT_FOR_JOBS and DRAIN_WAIT_SELECTOR apply. Empty selects all."`
-	OptOutNamespaces string `env:"OPT_OUT_NAMESPACES" envDefault:"" help:"Namespaces, separated by commas, whose pods may hold up a drain by an annotation: node-drainer.io/drain with wait or a duration, karpenter.sh/do-not-disrupt, or cluster-autoscaler.kubernetes.io/safe-to-evict with false or on-completion. Empty selects all; a name that no namespace has, such as none, ignores these annotations."`
-	BarePods         string `env:"BARE_PODS" envDefault:"evict" values:"evict,wait" help:"What the agent does with pods that no controller would replace: evict them or wait for them to finish (up to the deadline)."`
-	EmptyDirPods     string `env:"EMPTYDIR_PODS" envDefault:"evict" values:"evict,wait" help:"What the agent does with pods that would lose an emptyDir volume on disk: evict them or wait for them to finish (up to the deadline)."`
-	SingleReplicas   string `env:"SINGLE_REPLICAS" envDefault:"evict" values:"evict,restart" help:"What the agent does with the only pod of a Deployment: evict it, or restart the Deployment, as kubectl rollout restart does, so that the new pod is Ready before the old one ends. The chart then grants the agent to patch Deployments. Only Deployments whose strategy starts the new pod first are restarted."`
+	WaitForJobs    bool   `env:"WAIT_FOR_JOBS" envDefault:"false" help:"Wait for pods of a Job to finish, up to the deadline, instead of evicting them."`
+	WaitSelector   string `env:"WAIT_SELECTOR" envDefault:"" help:"Label selector of pods that the agent waits for, up to the deadline, instead of evicting them. Empty selects none."`
+	WaitNamespaces string `env:"WAIT_NAMESPACES" envDefault:"" help:"Namespaces, separated by commas, in which DRAIN_WAIT_FOR_JOBS and DRAIN_WAIT_SELECTOR apply. Empty selects all."`
+	BarePods       string `env:"BARE_PODS" envDefault:"evict" values:"evict,wait" help:"What the agent does with pods that no controller would replace: evict them or wait for them to finish (up to the deadline)."`
+	EmptyDirPods   string `env:"EMPTYDIR_PODS" envDefault:"evict" values:"evict,wait" help:"What the agent does with pods that would lose an emptyDir volume on disk: evict them or wait for them to finish (up to the deadline)."`
+	SingleReplicas string `env:"SINGLE_REPLICAS" envDefault:"evict" values:"evict,restart" help:"What the agent does with the only pod of a Deployment: evict it, or restart the Deployment, as kubectl rollout restart does, so that the new pod is Ready before the old one ends. The chart then grants the agent to patch Deployments. Only Deployments whose strategy starts the new pod first are restarted."`
+
+	AnnotationNamespaces string        `env:"ANNOTATION_NAMESPACES" envDefault:"" help:"Namespaces, separated by commas, whose pods may delay their eviction by an annotation: node-drainer.io/drain with wait, a duration or restart, node-drainer.io/hand-over, karpenter.sh/do-not-disrupt, and cluster-autoscaler.kubernetes.io/safe-to-evict with false or on-completion. In other namespaces these are ignored. Empty selects all."`
+	AnnotationTimeout    time.Duration `env:"ANNOTATION_TIMEOUT" envDefault:"48h" min:"0s" max:"720h" help:"How long after the taint an annotation may delay the eviction of its pod at most. Then the pod is evicted as others are, within its PodDisruptionBudget. 0s ignores these annotations in all namespaces."`
 
 	ForceSpacing   time.Duration `env:"FORCE_SPACING" envDefault:"30s" min:"0s" max:"1h" help:"Time between two removals of pods of one PodDisruptionBudget before the deadline. The first pods are removed that much earlier, each when the pods before it have been replaced, but never in the first half of the drain."`
 	ForceUnhealthy time.Duration `env:"FORCE_UNHEALTHY_AFTER" envDefault:"0s" min:"0s" max:"48h" help:"How long a pod must have been not Ready to be deleted although its PodDisruptionBudget allows no disruption. 0s is never (before the deadline)."`
@@ -58,6 +63,15 @@ func (c Config) Validate() error {
 	}
 	if _, err := labels.Parse(c.WaitSelector); err != nil {
 		errs = append(errs, fmt.Errorf("DRAIN_WAIT_SELECTOR is %q: %w", c.WaitSelector, err))
+	}
+	for _, list := range []struct{ name, value string }{
+		{"DRAIN_WAIT_NAMESPACES", c.WaitNamespaces}, {"DRAIN_ANNOTATION_NAMESPACES", c.AnnotationNamespaces},
+	} {
+		for _, name := range text.Split(list.value) {
+			if len(validation.IsDNS1123Label(name)) > 0 {
+				errs = append(errs, fmt.Errorf("%s is %q: no namespace can have the name %q", list.name, list.value, name))
+			}
+		}
 	}
 	return errors.Join(errs...)
 }

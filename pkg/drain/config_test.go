@@ -48,9 +48,14 @@ func TestValidate(t *testing.T) {
 		{name: "all unset", want: []string{
 			`DRAIN_TIERS is "": priority "": must be a whole number from -2147483648 to 2147483647`,
 		}},
-		{name: "everything wrong", cfg: Config{Tiers: "0,0", WaitSelector: "app in"}, want: []string{
+		{name: "namespaces", cfg: withConfig(func(c *Config) { c.AnnotationNamespaces, c.WaitNamespaces = "batch, research", "none" })},
+		{name: "everything wrong", cfg: Config{
+			Tiers: "0,0", WaitSelector: "app in", WaitNamespaces: "a;b", AnnotationNamespaces: "a,B",
+		}, want: []string{
 			`DRAIN_TIERS is "0,0": priorities must ascend`,
 			`DRAIN_WAIT_SELECTOR is "app in": `,
+			`DRAIN_WAIT_NAMESPACES is "a;b": no namespace can have the name "a;b"`,
+			`DRAIN_ANNOTATION_NAMESPACES is "a,B": no namespace can have the name "B"`,
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

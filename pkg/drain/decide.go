@@ -104,7 +104,7 @@ func (d *decision) consider(pod Pod) {
 	case pod.Unmounts && len(d.Attached) > 0 && !d.passed(d.volumesEnd()):
 		d.wait(pod, LaterTier, d.earliestDeletion(pod), t.latestDeletion(pod))
 	case t.optedOut(pod):
-		d.wait(pod, pod.WaitReason, pod.WaitUntil, d.earliestDeletion(pod), t.latestDeletion(pod))
+		d.wait(pod, pod.WaitReason, t.waitEnd(pod), d.earliestDeletion(pod), t.latestDeletion(pod))
 	default:
 		d.evict(pod)
 	}

@@ -80,6 +80,7 @@ func addHandOvers(r *rand.Rand, s *State, near func() time.Time) {
 		if r.IntN(3) == 0 {
 			h.Kind, h.Closed, h.Reserved = handover.Restart, false, false
 			h.Last = oneOfThese(r, "", handover.Restarting, handover.Unfit, noAnswer)
+			h.Pod = oneOfThese(r, nil, &handover.Pod{Annotations: map[string]string{DrainAnnotation: handover.Restart}})
 		}
 		s.Pods[i].HandOver = h
 	}
@@ -104,7 +105,7 @@ func randomPolicy(r *rand.Rand) Policy {
 	p.Settle = oneOfThese(r, 0, 5*time.Second)
 	p.LoadBalancerWait = oneOfThese(r, 0, 0, 4*time.Minute)
 	p.VolumeTimeout = oneOfThese(r, 0, 2*time.Minute)
-	p.HandOverTimeout = time.Minute
+	p.HandOverTimeout, p.AnnotationTimeout = time.Minute, oneOfThese(r, 0, 3*time.Minute, time.Hour, time.Hour)
 	p.EvictionDelay = oneOfThese(r, 0, 0, 30*time.Second, 20*time.Minute)
 	return p
 }
@@ -223,6 +224,7 @@ func TestEveryDrainEnds(t *testing.T) {
 				ForceSpacing:   oneOfThese(r, 0, 30*time.Second, 5*time.Minute),
 				ForceUnhealthy: oneOfThese(r, 0, 3*time.Minute), StuckAfter: oneOfThese(r, 0, 10*time.Second, 5*time.Minute),
 				Settle: seconds(6), LoadBalancerWait: oneOfThese(r, 0, 4*time.Minute),
+				AnnotationTimeout: oneOfThese(r, time.Minute, time.Hour),
 			})
 			report, err := c.drain("n", window)()
 			// Beyond that there is the shortest grace period, and a pause or a few: one call in ten fails.

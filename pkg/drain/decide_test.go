@@ -162,7 +162,9 @@ type given struct {
 }
 
 // defaultPolicy has three tiers without a bound, and none of what is opt-in.
-func defaultPolicy() Policy { return Policy{Config{AtDeadline: Delete}, make([]Tier, 3)} }
+func defaultPolicy() Policy {
+	return Policy{Config{AtDeadline: Delete, AnnotationTimeout: 48 * time.Hour}, make([]Tier, 3)}
+}
 
 func bounds(tiers ...Tier) func(*Policy) { return func(p *Policy) { p.TierList = tiers } }
 

@@ -173,8 +173,20 @@ func (t *schedule) awaitsResult(pod Pod) bool {
 
 // optedOut reports whether the drain waits for the end of the pod instead of evicting it.
 func (t *schedule) optedOut(pod Pod) bool {
-	return pod.WaitReason != "" && (pod.WaitUntil.IsZero() || t.now.Before(pod.WaitUntil))
+	until := t.waitEnd(pod)
+	return pod.WaitReason != "" && (until.IsZero() || t.now.Before(until))
 }
+
+// waitEnd is until when the drain waits for the end of a pod; zero is the deadline.
+func (t *schedule) waitEnd(pod Pod) time.Time {
+	if pod.WaitReason == OptedOut {
+		return earliest(pod.WaitUntil, t.annotationEnd())
+	}
+	return pod.WaitUntil
+}
+
+// annotationEnd is until when annotations of pods may delay their eviction.
+func (t *schedule) annotationEnd() time.Time { return t.since.Add(t.policy.AnnotationTimeout) }
 
 // tierStart is when the tier starts even if earlier tiers have pods left: when their bounds have passed. The
 // tiers of the configuration start at half of the drain at the latest, so that their pods have the other half to

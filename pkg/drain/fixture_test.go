@@ -127,6 +127,7 @@ var ourTaint = corev1.Taint{Key: "node-drainer.io/terminating", Effect: corev1.T
 var defaults = Config{
 	Timeout: time.Hour, AtDeadline: Delete, Tiers: "0,2000000000,2000001000", BarePods: Evict, EmptyDirPods: Evict,
 	ForceSpacing: 30 * time.Second, StuckAfter: 5 * time.Minute, Settle: 5 * time.Second, BlockedAfter: time.Minute,
+	AnnotationTimeout: 48 * time.Hour,
 }
 
 // withConfig returns the usual configuration with a change.

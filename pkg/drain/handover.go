@@ -82,8 +82,12 @@ func (p pendingHandOver) isNext() bool {
 	if !h.mayAsk() && !h.Starting || !p.schedule.now.Before(p.lastEnd()) {
 		return false
 	}
-	end := p.schedule.handOverEnd(h)
-	return end.IsZero() || p.schedule.now.Before(end)
+	return p.schedule.now.Before(p.askEnd())
+}
+
+// askEnd is when a pod that is not released is evicted as others are.
+func (p pendingHandOver) askEnd() time.Time {
+	return earliest(p.schedule.handOverEnd(p.pod.HandOver), p.schedule.annotationEnd())
 }
 
 // isAsked reports whether the answer to a call is waited for. No call delays the latest removal of its pod.
@@ -121,15 +125,14 @@ func (p pendingHandOver) askAtLast() {
 	p.decideAgain(p.schedule.latestRemoval(p.pod))
 }
 
-// ask asks the pod before the eviction, unless its turn or the time for that has not come. A group that is behind is
-// waited for until half of the drain.
+// ask asks the pod before the eviction, unless its turn or the time for that has not come.
 func (p pendingHandOver) ask(eviction Removal) {
 	t, h := &p.schedule, p.pod.HandOver
 	switch {
 	case p.isTurnTaken():
-		p.wait(p.pod, GroupBehind, t.handOverEnd(h), t.latestDeletion(p.pod))
+		p.wait(p.pod, GroupBehind, p.askEnd(), t.latestDeletion(p.pod))
 	case p.isPaused():
-		p.wait(p.pod, h.reason(), h.Next, p.half(), t.handOverEnd(h), t.latestDeletion(p.pod))
+		p.wait(p.pod, h.reason(), h.Next, p.groupEnd(), p.askEnd(), t.latestDeletion(p.pod))
 	default:
 		eviction.Budget, p.turnTaken[p.pod.Namespace] = p.budgets.reserve(p.pod), true
 		call := p.call(eviction)
@@ -144,10 +147,10 @@ func (p pendingHandOver) afterBudget(eviction Removal) *Release {
 	if !p.isNext() {
 		return &Release{Removal: eviction, Evict: true}
 	}
-	p.decideAgain(p.schedule.handOverEnd(p.pod.HandOver))
+	p.decideAgain(p.askEnd())
 	switch {
 	case p.isPaused():
-		p.decideAgain(p.pod.HandOver.Next, p.half())
+		p.decideAgain(p.pod.HandOver.Next, p.groupEnd())
 		return nil
 	case p.isTurnTaken():
 		return nil
@@ -158,18 +161,22 @@ func (p pendingHandOver) afterBudget(eviction Removal) *Release {
 
 // call returns the call that the eviction follows. It ends DRAIN_HAND_OVER_TIMEOUT after it was started at the latest.
 func (p pendingHandOver) call(eviction Removal) Release {
-	end := earliest(p.schedule.handOverEnd(p.pod.HandOver), p.lastStart())
+	end := earliest(p.askEnd(), p.lastStart())
 	return Release{
 		Removal: eviction, Evict: true, Last: p.isLastTry(), TakeTurn: true,
 		Until: earliest(end, p.schedule.latestRemoval(p.pod)),
 	}
 }
 
-func (p pendingHandOver) half() time.Time { return p.schedule.since.Add(p.schedule.half()) }
+// groupEnd is until when a group that is behind is waited for: until half of the drain, and until there is only time
+// for a last call.
+func (p pendingHandOver) groupEnd() time.Time {
+	return earliest(p.schedule.since.Add(p.schedule.half()), p.schedule.annotationEnd().Add(-lastAskLead))
+}
 
 // isLastTry reports whether a group that is behind is not waited for any more.
 func (p pendingHandOver) isLastTry() bool {
-	return p.pod.HandOver.Last == handover.GroupBehind && !p.schedule.now.Before(p.half())
+	return p.pod.HandOver.Last == handover.GroupBehind && !p.schedule.now.Before(p.groupEnd())
 }
 
 // isTurnTaken reports whether another pod of the namespace is asked, or evicted after that.

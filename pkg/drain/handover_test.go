@@ -390,6 +390,17 @@ func TestLongMessagesAreCut(t *testing.T) {
 	})
 }
 
+// TestMessagesAreClean: a message quotes what pods and their Services write, and is shown to people.
+func TestMessagesAreClean(t *testing.T) {
+	virtual(t, "", func(t *testing.T) {
+		c, _ := startAsking(t, func(context.Context, handover.Request) (handover.Answer, error) {
+			return handover.Answer{}, errors.New("no \x1b]0;Service\a\u202e\n\u009bhere")
+		}, memberPod("a", "test"))
+		c.expectDrained(c.drain("n", time.Hour), 1)
+		c.expect(t, "hand-over of a: no-answer  no ]0;Service here")
+	})
+}
+
 // TestAnswersAreNotStored: a pod whose eviction is refused after its release is asked again.
 func TestAnswersAreNotStored(t *testing.T) {
 	virtual(t, "", func(t *testing.T) {

@@ -35,7 +35,7 @@ func violation(s State, step Step, now, deadline time.Time, policy Policy) strin
 		releaseViolation(s, step, now, deadline, policy),
 		evictionViolation(s, step, now, deadline, policy), lastCallViolation(s, step, now, deadline, policy),
 		deletionViolation(s, step, now, deadline, policy),
-		waitViolation(step, named), endViolation(s, step, now, deadline, policy), budgetViolation(s, step, now),
+		waitViolation(step, named), annotationViolation(s, step, now, policy), endViolation(s, step, now, deadline, policy), budgetViolation(s, step, now),
 	} {
 		if fault != "" {
 			return fault
@@ -69,7 +69,8 @@ func evictionViolation(s State, step Step, now, deadline time.Time, policy Polic
 			return p.Name + " is evicted, which the API server refuses for two budgets"
 		case r.Kind == LastEviction:
 			continue // see lastCallViolation
-		case p.WaitReason != "" && (p.WaitUntil.IsZero() || now.Before(p.WaitUntil)):
+		case p.WaitReason != "" && (p.WaitUntil.IsZero() || now.Before(p.WaitUntil)) &&
+			(p.WaitReason != OptedOut || now.Before(s.Since.Add(policy.AnnotationTimeout))):
 			return p.Name + " is evicted, and was to be waited for"
 		case now.Before(p.Try.Next):
 			return p.Name + " is evicted before its pause is over"
@@ -141,7 +142,8 @@ func releaseViolation(s State, step Step, now, deadline time.Time, policy Policy
 	}
 	for _, r := range step.Evict {
 		h := r.Pod.HandOver
-		expired := !h.FailingSince.IsZero() && !now.Before(h.FailingSince.Add(policy.HandOverTimeout))
+		expired := !h.FailingSince.IsZero() && !now.Before(h.FailingSince.Add(policy.HandOverTimeout)) ||
+			isAnnotated(h) && !now.Before(s.Since.Add(policy.AnnotationTimeout))
 		if r.Kind != LastEviction && h.Kind != "" && h.Last != handover.Unfit && !h.Closed && !expired && now.Before(deadline.Add(-time.Second-r.Pod.Grace)) &&
 			now.Before(halfOf(s, deadline).Add(-time.Second)) {
 			return r.Pod.Name + " is evicted without being asked"
@@ -184,6 +186,30 @@ func waitViolation(step Step, named map[string]int) string {
 		}
 	}
 	return ""
+}
+
+// annotationViolation names a pod that still waits because of its annotations when the time for that is over.
+func annotationViolation(s State, step Step, now time.Time, policy Policy) string {
+	if now.Before(s.Since.Add(policy.AnnotationTimeout)) {
+		return ""
+	}
+	for _, w := range step.Wait {
+		isWait := slices.Contains([]WaitReason{HandingOver, GroupBehind, Restarting}, w.Reason)
+		if w.Reason == OptedOut || isWait && isAnnotated(w.Pod.HandOver) && !w.Pod.HandOver.Asking {
+			return fmt.Sprintf("%s waits for %s for too long", w.Pod.Name, w.Reason)
+		}
+	}
+	for _, r := range step.Release {
+		if !r.Last && isAnnotated(r.Removal.Pod.HandOver) {
+			return r.Removal.Pod.Name + " is asked when its annotation does not count any more"
+		}
+	}
+	return ""
+}
+
+// isAnnotated reports whether an annotation of the pod, and not the configuration, says that it is asked.
+func isAnnotated(h HandOver) bool {
+	return h.Kind != handover.Restart || h.Pod != nil && h.Pod.Annotations[DrainAnnotation] == handover.Restart
 }
 
 func endViolation(s State, step Step, now, deadline time.Time, policy Policy) string {

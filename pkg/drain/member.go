@@ -15,25 +15,28 @@ import (
 // starts, it may run before its eviction arrives.
 func (r *rules) handOver(p *corev1.Pod) HandOver {
 	kind := p.Annotations[handover.KindAnnotation]
+	if !r.mayDelay(p) {
+		kind = ""
+	}
 	switch _, known := r.Kinds[kind]; {
 	case p.Status.Phase == corev1.PodPending && known && r.HandOverTimeout > 0:
-		return HandOver{Starting: true, Pod: handOverPod(p)}
+		return HandOver{Starting: true, Pod: r.handOverPod(p)}
 	case p.Status.Phase != corev1.PodRunning:
 		return HandOver{}
 	case kind == "" && r.isRestarted(p):
-		return HandOver{Kind: handover.Restart, Pod: handOverPod(p)}
+		return HandOver{Kind: handover.Restart, Pod: r.handOverPod(p)}
 	case kind == "", r.HandOverTimeout == 0, len(r.Kinds) == 0:
 		return HandOver{}
 	case !known:
 		return HandOver{Unknown: excerpt(kind)}
 	}
-	return HandOver{Kind: kind, Pod: handOverPod(p)}
+	return HandOver{Kind: kind, Pod: r.handOverPod(p)}
 }
 
 // isRestarted reports whether a rolling restart replaces the pod, if its Deployment is fit for one.
 func (r *rules) isRestarted(p *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(p)
-	switch p.Annotations[DrainAnnotation] {
+	switch r.drainAnnotation(p) {
 	case handover.Restart:
 		return r.Restarter != nil
 	case "":
@@ -64,7 +67,7 @@ func (r *rules) kinds() string {
 const longestAnnotation = 1024
 
 // handOverPod returns what a hand-over needs to know of a pod.
-func handOverPod(p *corev1.Pod) *handover.Pod {
+func (r *rules) handOverPod(p *corev1.Pod) *handover.Pod {
 	out := &handover.Pod{
 		Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Node: p.Spec.NodeName, Labels: p.Labels,
 		Annotations: map[string]string{},
@@ -72,14 +75,14 @@ func handOverPod(p *corev1.Pod) *handover.Pod {
 	if owner := metav1.GetControllerOf(p); owner != nil {
 		out.Controller, out.ControllerUID = owner.Kind+"/"+owner.Name, string(owner.UID)
 	}
-	single := []string{handover.HandedOverAnnotation, handover.DrainAnnotation}
 	for name, value := range p.Annotations {
-		if len(value) > longestAnnotation {
-			continue
-		}
-		if strings.HasPrefix(name, handover.Prefix) || slices.Contains(single, name) {
+		isOfHandOver := strings.HasPrefix(name, handover.Prefix) || name == handover.HandedOverAnnotation
+		if isOfHandOver && len(value) <= longestAnnotation {
 			out.Annotations[name] = value
 		}
+	}
+	if own := r.drainAnnotation(p); own != "" && len(own) <= longestAnnotation {
+		out.Annotations[DrainAnnotation] = own
 	}
 	return out
 }

@@ -60,13 +60,15 @@ type Environment struct {
 type rules struct {
 	Environment
 	Policy
-	waitFor labels.Selector
-	waitIn  []string
+	waitFor      labels.Selector
+	waitIn       []string
+	annotationIn []string
 }
 
 func newRules(policy Policy, env Environment) (r rules, err error) {
 	r = rules{
 		Environment: env, Policy: policy, waitFor: labels.Nothing(), waitIn: text.Split(policy.WaitNamespaces),
+		annotationIn: text.Split(policy.AnnotationNamespaces),
 	}
 	if policy.WaitSelector != "" {
 		r.waitFor, err = labels.Parse(policy.WaitSelector)
@@ -279,17 +281,31 @@ func servesVolumes(p *corev1.Pod) bool {
 // waitReason returns why the drain waits for the end of the pod instead of evicting it, and until when; a
 // zero time is the deadline.
 func (r *rules) waitReason(p *corev1.Pod) (WaitReason, time.Time) {
-	own := p.Annotations[DrainAnnotation]
-	if own == Evict || own == handover.Restart {
+	if own := r.drainAnnotation(p); own == Evict || own == handover.Restart {
 		return "", time.Time{}
 	}
-	if until, ok := optOut(p); ok && r.mayOptOut(p) {
+	until, isOut := optOut(p)
+	isOut = isOut && r.mayDelay(p)
+	switch isWaitedFor := r.isWaitedFor(p); {
+	case isOut && (!isWaitedFor || !until.IsZero()): // else the configuration waits for longer
 		return OptedOut, until
-	}
-	if r.isWaitedFor(p) {
+	case isWaitedFor:
 		return WaitedFor, time.Time{}
 	}
 	return "", time.Time{}
+}
+
+// drainAnnotation returns the value of DrainAnnotation; empty if it does not count. Anyone may ask for an eviction.
+func (r *rules) drainAnnotation(p *corev1.Pod) string {
+	if own := p.Annotations[DrainAnnotation]; own == Evict || r.mayDelay(p) {
+		return own
+	}
+	return ""
+}
+
+// mayDelay reports whether the configuration lets annotations of the pod delay its eviction.
+func (r *rules) mayDelay(p *corev1.Pod) bool {
+	return r.AnnotationTimeout > 0 && (len(r.annotationIn) == 0 || slices.Contains(r.annotationIn, p.Namespace))
 }
 
 // optOut reports whether an annotation of the pod asks to wait for its end, and until when.
@@ -304,12 +320,6 @@ func optOut(p *corev1.Pod) (until time.Time, ok bool) {
 	}
 	own := p.Annotations[safeToEvict]
 	return time.Time{}, own == "false" || own == onCompletion
-}
-
-// mayOptOut reports whether the configuration leaves it to whoever creates the pod to hold up a drain.
-func (r *rules) mayOptOut(p *corev1.Pod) bool {
-	namespaces := text.Split(r.OptOutNamespaces)
-	return len(namespaces) == 0 || slices.Contains(namespaces, p.Namespace)
 }
 
 // isWaitedFor reports whether the configuration says to wait for the end of the pod.

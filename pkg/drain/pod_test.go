@@ -152,18 +152,8 @@ func TestClassifyPods(t *testing.T) {
 		annotated(doNotDisrupt, "true"), annotated(safeToEvict, "false"))
 	check("an annotation overrides the configuration",
 		bareWaits, Pod{WaitReason: OptedOut, WaitUntil: at(time.Minute)}, annotated(DrainAnnotation, "1m"))
-	optOutIn := func(namespaces string) func(*Config) {
-		return func(c *Config) { c.OptOutNamespaces, c.BarePods = namespaces, Wait }
-	}
-	check("OPT_OUT_NAMESPACES with the pod's namespace",
-		optOutIn("y, x"), Pod{WaitReason: OptedOut}, annotated(doNotDisrupt, "true"))
-	for _, ours := range []string{"wait", "1m"} {
-		check("OPT_OUT_NAMESPACES without the pod's namespace: "+ours,
-			optOutIn("none"), Pod{WaitReason: WaitedFor}, annotated(DrainAnnotation, ours),
-			annotated(doNotDisrupt, "true"), annotated(safeToEvict, "false"))
-	}
-	check("OPT_OUT_NAMESPACES leaves the annotation that asks for an eviction",
-		optOutIn("none"), nothing, annotated(DrainAnnotation, "evict"))
+	check("the configuration waits no less for a pod with an annotation",
+		bareWaits, Pod{WaitReason: WaitedFor}, annotated(DrainAnnotation, "wait"))
 
 	// The configuration.
 	check("bare pods are evicted", usual, nothing)

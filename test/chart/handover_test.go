@@ -5,11 +5,13 @@ package chart_test
 import (
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/node-drainer/node-drainer/internal/handover/program"
 	"github.com/node-drainer/node-drainer/test/chart"
@@ -59,7 +61,8 @@ func TestHandoverEnvironment(t *testing.T) {
 	}
 }
 
-// TestSurgeRecords: the chart gives the ConfigMap with the records of surges no data, which an upgrade would write.
+// TestSurgeRecords: the chart gives the ConfigMap with the records of surges no data, which an upgrade would write. The
+// program may change no other one, nor create any: on EKS, aws-auth makes administrators.
 func TestSurgeRecords(t *testing.T) {
 	t.Parallel()
 	for surges, want := range map[string]bool{"true": true, "false": false} {
@@ -71,6 +74,22 @@ func TestSurgeRecords(t *testing.T) {
 		err = chart.Find(objects, "ConfigMap", "x-node-drainer-handover-surges", &records)
 		if got := err == nil; got != want || records.Data != nil || records.BinaryData != nil {
 			t.Errorf("surges=%s: %+v, %v", surges, records, err)
+		}
+		var role rbacv1.Role
+		if err := chart.Find(objects, "Role", "x-node-drainer-handover", &role); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range role.Rules {
+			if !slices.Contains(r.Resources, "configmaps") {
+				continue
+			}
+			want := rbacv1.PolicyRule{
+				APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{records.Name},
+				Verbs: []string{"get", "update"},
+			}
+			if !reflect.DeepEqual(r, want) || surges == "false" {
+				t.Errorf("surges=%s: the Role permits %+v", surges, r)
+			}
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/node-drainer/node-drainer/test/chart"
 )
@@ -71,6 +72,39 @@ func TestNetworkPolicy(t *testing.T) {
 			})
 		}) {
 			t.Errorf("no rule permits port %d of any address", port)
+		}
+	}
+}
+
+// TestEgressCIDRs: with both charts, no rule permits any address then.
+func TestEgressCIDRs(t *testing.T) {
+	t.Parallel()
+	const value = ",networkPolicy.egressCIDRs={10.0.0.0/16,fd00::/64}"
+	agent := render(t, "--set", least+",networkPolicy.enabled=true,networkPolicy.handOverPorts={8080}"+value)
+	handover, err := chart.RenderHandover(t.Context(), "x", "shop", "--set", fromRegistry+value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, objects := range map[string][]unstructured.Unstructured{"node-drainer": agent, "x-node-drainer-handover": handover} {
+		var policy networkingv1.NetworkPolicy
+		if err := chart.Find(objects, "NetworkPolicy", name, &policy); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range policy.Spec.Egress {
+			if len(r.To) == 0 {
+				t.Errorf("%s: any address is permitted on %v", name, r.Ports)
+			}
+		}
+		for _, port := range []int32{53, 443, 6443} {
+			for _, cidr := range []string{"10.0.0.0/16", "fd00::/64"} {
+				if !slices.ContainsFunc(policy.Spec.Egress, func(r networkingv1.NetworkPolicyEgressRule) bool {
+					return slices.ContainsFunc(r.To, func(p networkingv1.NetworkPolicyPeer) bool {
+						return p.IPBlock != nil && p.IPBlock.CIDR == cidr
+					}) && slices.ContainsFunc(r.Ports, func(p networkingv1.NetworkPolicyPort) bool { return p.Port.IntVal == port })
+				}) {
+					t.Errorf("%s: no rule permits port %d of %s", name, port, cidr)
+				}
+			}
 		}
 	}
 }

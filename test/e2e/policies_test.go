@@ -77,6 +77,15 @@ func TestWaitedFor(t *testing.T) {
 		"unless it says evict": {
 			env: []string{"DRAIN_BARE_PODS=wait"}, pods: annotated("node-drainer.io/drain", "evict"),
 		},
+		"nor in a namespace whose annotations do not count": {
+			env: []string{"DRAIN_ANNOTATION_NAMESPACES=batch"}, pods: annotated("node-drainer.io/drain", "wait"),
+		},
+		"nor for longer than annotations count": {
+			env: []string{"DRAIN_ANNOTATION_TIMEOUT=5s"}, pods: annotated("node-drainer.io/drain", "wait"),
+		},
+		"nor is one asked to hand over then": {
+			env: []string{"DRAIN_ANNOTATION_TIMEOUT=0s", "DRAIN_HAND_OVER_TIMEOUT=50s"}, pods: annotated("node-drainer.io/hand-over", "gate"),
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -93,6 +102,8 @@ func TestWaitedFor(t *testing.T) {
 			if tt.forced {
 				f.waitEvent("EvictionPostponed")
 				f.waitEvent("EvictedAtDeadline")
+			} else if agent.Count("pod evicted at the deadline")+agent.Count("hand-over put off") > 0 {
+				t.Error("the pod was waited for until the deadline")
 			}
 		})
 	}

@@ -142,6 +142,8 @@ func (g *generator) install(name, team string) Install {
 	set(5, "LAUNCH_TIMEOUT", "5m", "10m")
 	set(8, "LAUNCH_AT_TIMEOUT", "continue")
 	set(8, "LAUNCH_DAEMONSETS", "false")
+	set(8, "DRAIN_ANNOTATION_TIMEOUT", "0s", "2m", "15m")
+	set(12, "DRAIN_ANNOTATION_NAMESPACES", "none")
 	return i
 }
 

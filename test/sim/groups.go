@@ -220,12 +220,16 @@ func (j groupJudge) isOrderly(g *group, c *cluster) bool {
 	return !g.spec.Group.Deaf && len(j.spec.Faults) == 0 && len(c.Installs) == 1
 }
 
-// timeIsUp returns when a member may be removed whatever its group says: at half of the drain, or, if the agent gets no
-// answer, when it gives up.
+// timeIsUp returns when a member may be removed whatever its group says: at half of the drain, when its annotation does
+// not count any more, or, if the agent gets no answer, when it gives up.
 func (j groupJudge) timeIsUp(g *group, r removal, m marking) time.Time {
 	since := j.drainBegan(r, m)
-	timeout := j.configs[r.Client].Drain.HandOverTimeout
-	half := j.deadlineOf(r, m).Sub(since)/2 - 12*time.Second
+	cfg := j.configs[r.Client].Drain
+	timeout := cfg.HandOverTimeout
+	half := min(j.deadlineOf(r, m).Sub(since)/2, cfg.AnnotationTimeout) - 12*time.Second
+	if cfg.AnnotationNamespaces != "" { // none of theirs
+		return since
+	}
 	if timeout > 0 && j.isOrderly(g, r.cluster) {
 		return since.Add(half)
 	}

@@ -139,7 +139,7 @@ func TestMutants(t *testing.T) {
 			s.Clusters[0].Autoscaler = true
 		}, "nothing left"},
 		"takes larger batches": {configures(func(c *plan.Config) { c.Pace.Batch.N = 3 }), func(s *Spec) {
-			s.Clusters[0].Groups[0].Nodes = 6
+			s.Clusters[0].Groups[0].Nodes, s.Clusters[0].Groups[0].Max = 6, 0
 			in(unhealthy, func(o *rollouts.Options) { o.Batch = refresh.Amount{N: 1} })(s)
 		}, "capacity kept"},
 		"ignores windows": {configures(func(c *plan.Config) { c.Windows = nil }), in(unhealthy, func(o *rollouts.Options) {
@@ -150,7 +150,7 @@ func TestMutants(t *testing.T) {
 		}), "gate passed"},
 		"ignores which instances are named": {configures(func(c *plan.Config) { c.Only = nil }), func(s *Spec) {
 			in(unhealthy, func(o *rollouts.Options) { o.Only = 1 })(s)
-			s.Clusters[0].Groups[0].Nodes = 3
+			s.Clusters[0].Groups[0].Nodes, s.Clusters[0].Groups[0].Max = 3, 0
 		}, "current instances stay"},
 		"ignores ages": {configures(func(c *plan.Config) { c.MaxAge = 0 }), func(s *Spec) {
 			in(unhealthy, func(o *rollouts.Options) { o.MaxAge = longAgo / 2 })(s)

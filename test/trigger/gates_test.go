@@ -35,7 +35,7 @@ func TestGateFails(t *testing.T) {
 		"a URL": {
 			[]string{"--mode", "unhealthy"},
 			[]string{"--gate-url", server.URL + "/ready"},
-			`/ready answered 503 Service Unavailable: 3 of 5 shards`, "",
+			` answered 503 Service Unavailable: 3 of 5 shards`, "",
 		},
 		"a command at a checkpoint": {
 			[]string{"--surge", "2", "--checkpoints", "50,100", "--checkpoint-delay", "3s"},

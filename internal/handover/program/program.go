@@ -83,9 +83,7 @@ func serve(ctx context.Context, listener net.Listener, s *server.Server) error {
 	mux := http.NewServeMux()
 	mux.Handle("POST "+webhook.Path, s)
 	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
-	web := http.Server{
-		Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10,
-	}
+	web := observe.Server(mux)
 	var running sync.WaitGroup
 	defer running.Wait()
 	ctx, cancel := context.WithCancel(ctx)

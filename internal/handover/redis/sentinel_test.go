@@ -111,6 +111,12 @@ func TestSentinelAnswers(t *testing.T) {
 				r.Pod.Annotations[workload.MasterAnnotation] = "*"
 			}, handover.Invalid, "wildcard",
 		},
+		"name with a wildcard, as a sentinel says": {
+			replica, replyTo("MASTERS", "*1\r\n*2\r\n$4\r\nname\r\n$4\r\nsh?p\r\n"), nil, handover.Refused, `"sh?p"`,
+		},
+		"no name": {
+			replica, replyTo("MASTERS", "*1\r\n*0\r\n"), nil, handover.Refused, `a master named ""`,
+		},
 		"replica on a node that leaves": {
 			replica, watching, func(r *workload.Request) { r.Peers[0].Stays = false },
 			handover.GroupBehind, "does not stay",
@@ -129,7 +135,9 @@ func TestSentinelAnswers(t *testing.T) {
 				if answer := f.release(t, r); answer.Outcome != tt.want || !strings.Contains(answer.Message, tt.message) {
 					t.Errorf("got %+v, want %s with %q", answer, tt.want, tt.message)
 				}
-				if slices.ContainsFunc(f.sent(), func(c string) bool { return strings.HasPrefix(c, "CLIENT") }) {
+				if slices.ContainsFunc(f.sent(), func(c string) bool {
+					return strings.HasPrefix(c, "CLIENT") || strings.ContainsAny(c, "*?") || strings.HasSuffix(c, " ")
+				}) {
 					t.Errorf("sent %q", f.sent())
 				}
 			})

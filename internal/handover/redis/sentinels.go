@@ -85,10 +85,13 @@ func rank(s *sentinel) int {
 	return 1
 }
 
+// isName reports whether SENTINEL RESET would take the text for the name of one master: others are patterns.
+func isName(text string) bool { return text != "" && !strings.ContainsAny(text, `*?[\`) }
+
 // findName finds the name of the master, if no annotation says it.
 func (w *sentinels) findName(ctx context.Context) error {
 	switch {
-	case strings.ContainsAny(w.name, `*?[\`):
+	case w.name != "" && !isName(w.name):
 		return invalid("%s: the name %q contains a wildcard", workload.MasterAnnotation, w.name)
 	case w.name != "":
 		return nil
@@ -107,7 +110,9 @@ func (w *sentinels) findName(ctx context.Context) error {
 			return invalid("%s watches %d masters: name one of them in %s", s.Name, len(value.Elements),
 				workload.MasterAnnotation)
 		}
-		w.name = pairs(value.Elements[0])["name"]
+		if w.name = pairs(value.Elements[0])["name"]; !isName(w.name) {
+			return fmt.Errorf("%s watches a master named %q: no name may have a wildcard", s.Name, w.name)
+		}
 		return nil
 	}
 	return err

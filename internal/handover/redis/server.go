@@ -12,9 +12,9 @@ import (
 	"strings"
 	"syscall"
 	"time"
-	"unicode"
 
 	"github.com/node-drainer/node-drainer/internal/handover/redis/resp"
+	"github.com/node-drainer/node-drainer/internal/text"
 )
 
 // server is a connection to the Redis or the sentinel of a pod.
@@ -255,16 +255,7 @@ func cause(err error) error {
 }
 
 // printable makes a line of limited length out of a text that may contain what a peer sent.
-func printable(text string) string {
+func printable(message string) string {
 	const most = 300
-	line := strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return -1
-	}, text)
-	if len(line) > most {
-		line = strings.ToValidUTF8(line[:most], "") + "..."
-	}
-	return line
+	return text.Cut(text.Clean(message), most)
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/node-drainer/node-drainer/internal/text"
 	"github.com/node-drainer/node-drainer/pkg/handover"
 )
 
@@ -67,11 +68,11 @@ func StatusOf(a handover.Answer) int {
 
 // answerOf returns what a response says.
 func answerOf(res *http.Response) handover.Answer {
-	text, _ := io.ReadAll(res.Body) // One that is slow or broken says nothing more.
-	reply := Reply{Message: string(text)}
+	body, _ := io.ReadAll(res.Body) // One that is slow or broken says nothing more.
+	reply := Reply{Message: string(body)}
 	if strings.HasPrefix(res.Header.Get("Content-Type"), "application/json") {
 		reply = Reply{}
-		_ = json.Unmarshal(text, &reply)
+		_ = json.Unmarshal(body, &reply)
 	}
 	outcomes := outcomesOf(res.StatusCode)
 	answer := handover.Answer{
@@ -105,16 +106,7 @@ func statusText(status int) string {
 }
 
 // lineOf returns the beginning of a text in one line, without the final period.
-func lineOf(text string) string {
-	line := strings.Join(strings.Fields(strings.ToValidUTF8(text, "?")), " ")
-	line = strings.Map(func(r rune) rune {
-		if strconv.IsPrint(r) {
-			return r
-		}
-		return '?'
-	}, line)
-	if runes := []rune(line); len(runes) > maxMessage {
-		line = string(runes[:maxMessage])
-	}
-	return strings.TrimRight(line, ".")
+func lineOf(body string) string {
+	line := strings.Join(strings.Fields(text.Clean(body)), " ")
+	return strings.TrimRight(text.Cut(line, maxMessage), ".")
 }

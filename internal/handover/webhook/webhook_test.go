@@ -145,14 +145,14 @@ func TestRelease(t *testing.T) {
 		{
 			"control characters",
 			reply{500, nil, "a\x1b[31m\x00\xff"},
-			handover.Answer{Outcome: handover.Refused, Message: "the Service answers 500 Internal Server Error: a?[31m??"},
+			handover.Answer{Outcome: handover.Refused, Message: "the Service answers 500 Internal Server Error: a[31m�"},
 		},
 		{
 			"a long body",
 			reply{500, nil, strings.Repeat("x", 10_000)},
 			handover.Answer{
 				Outcome: handover.Refused,
-				Message: "the Service answers 500 Internal Server Error: " + strings.Repeat("x", maxMessage),
+				Message: "the Service answers 500 Internal Server Error: " + strings.Repeat("x", maxMessage-3) + "…",
 			},
 		},
 	} {
@@ -200,7 +200,7 @@ func TestJSONReplies(t *testing.T) {
 		{"negative", `{"retryAfter":-1}`, 202, handover.Answer{Outcome: handingOver, Again: 7 * time.Second}},
 		{
 			"control characters", `{"leader":"db\u001b\n1","message":"a\u0000b"}`, 202,
-			handover.Answer{Outcome: handingOver, Leader: "db? 1", Message: "a?b"},
+			handover.Answer{Outcome: handingOver, Leader: "db 1", Message: "ab"},
 		},
 		{"no JSON", `<html>`, 202, handover.Answer{Outcome: handingOver}},
 		{"a long one", `{"message":"` + strings.Repeat("x", 10_000) + `"}`, 200, handover.Answer{Go: true, Outcome: handedOver}},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/internal/rollout/loop"
+	"github.com/node-drainer/node-drainer/internal/text"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -112,7 +113,7 @@ func (h *Holds) Release(ctx context.Context, end loop.Ending, leftToAWS bool) lo
 		return h.releaseUnread(ctx, end, leftToAWS, err)
 	case continues:
 		end.Message += fmt.Sprintf("; still %s; the next run gives that back, or trigger resume --asg %s",
-			strings.Join(held, ", and "), g.Name)
+			strings.Join(held, ", and "), text.ShellWord(g.Name))
 		return end
 	}
 	return h.GiveBackAll(ctx, end)
@@ -297,7 +298,7 @@ func (m maxSize) giveBack(ctx context.Context) (done, left string, err error) {
 		return fmt.Sprintf("maximum size restored from %d to %d", g.Max, raised.From), "", nil
 	}
 	if left = raised.Kept(g); left != "" {
-		left += "; trigger resume --asg " + g.Name + " gives that back later"
+		left += "; trigger resume --asg " + text.ShellWord(g.Name) + " gives that back later"
 	}
 	return "", left, nil
 }

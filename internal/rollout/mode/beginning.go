@@ -8,6 +8,7 @@ import (
 
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/internal/rollout/loop"
+	"github.com/node-drainer/node-drainer/internal/text"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -53,7 +54,7 @@ func (b *Beginning) check(ctx context.Context) error {
 		return loop.EndWith(report.Ineffective, fmt.Sprintf("instance %s was launched after the rollout began, at %s, and "+
 			"is outdated as well: %s; nothing more is replaced, since the next one would be outdated, too: find out why the "+
 			"group does not launch what it should, then run trigger resume --asg %s", i.ID,
-			b.begun.At.UTC().Format(time.RFC3339), reason.Text, b.group.Name))
+			b.begun.At.UTC().Format(time.RFC3339), reason.Text, text.ShellWord(b.group.Name)))
 
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 	"github.com/node-drainer/node-drainer/internal/rollout/hold"
 	"github.com/node-drainer/node-drainer/internal/rollout/loop"
 	"github.com/node-drainer/node-drainer/internal/rollout/plan"
+	"github.com/node-drainer/node-drainer/internal/text"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -164,7 +165,8 @@ func lastReached(f refresh.Refresh) (percent int) {
 // pauseAtGate pauses the refresh, as the tag of suspended processes says, and describes the result to the user.
 func pauseAtGate(ctx context.Context, h hold.Hours, id string) string {
 	g := h.Group
-	paused := fmt.Sprintf("instance refresh %s is paused until then, or until trigger resume --asg %s", id, g.Name)
+	paused := fmt.Sprintf("instance refresh %s is paused until then, or until trigger resume --asg %s", id,
+		text.ShellWord(g.Name))
 	if h.Paused() {
 		return paused
 	}

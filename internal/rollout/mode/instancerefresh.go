@@ -183,7 +183,7 @@ func (r *instanceRefresh) Remains() string {
 		return "no instance refresh was started"
 	case !r.ended:
 		return fmt.Sprintf("instance refresh %s continues; run the same command again to follow it, or stop it "+
-			"with trigger cancel --asg %s", r.id, r.group.Name)
+			"with trigger cancel --asg %s", r.id, text.ShellWord(r.group.Name))
 	case leaving > 0:
 		return fmt.Sprintf("instance refresh %s has ended; %s still terminating; run the same "+
 			"command again to follow that", r.id, text.Plural(leaving, "old instance is", "old instances are"))

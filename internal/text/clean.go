@@ -1,4 +1,4 @@
-package report
+package text
 
 import (
 	"fmt"
@@ -7,10 +7,10 @@ import (
 	"unicode/utf16"
 )
 
-// clean returns the text on one line, without characters that a terminal would interpret: names and reasons
+// Clean returns the text on one line, without characters that a terminal would interpret: names and reasons
 // come from AWS and Kubernetes, where others can write them. It removes control characters (C0, DEL, C1) and
 // format characters, for example those that change the direction of writing. White space becomes a space.
-func clean(text string) string {
+func Clean(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case unicode.IsSpace(r):
@@ -25,12 +25,13 @@ func clean(text string) string {
 // unsafeRune reports whether the rune may change how a terminal shows other text. A variation selector
 // changes the width of the rune before it.
 func unsafeRune(r rune) bool {
-	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Variation_Selector)
+	isASCII := r >= ' ' && r <= '~' // most are, which is quickly found out
+	return !isASCII && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Variation_Selector)
 }
 
-// cleanJSON escapes the characters that clean would remove, which does not change the meaning of the JSON.
+// CleanJSON escapes the characters that Clean would remove, which does not change the meaning of the JSON.
 // They can only be in strings, except for the line feeds that the encoder writes between values.
-func cleanJSON(encoded string) string {
+func CleanJSON(encoded string) string {
 	var b strings.Builder
 	for _, r := range encoded {
 		switch {
