@@ -28,17 +28,20 @@ type killMoments struct {
 	longest time.Duration // what is killed has never taken longer yet
 }
 
-func newKillMoments(t *testing.T) *killMoments {
-	t.Helper()
-	t.Logf("-kill-seed %d", *killSeed)
+func newKillMoments() *killMoments {
 	return &killMoments{rand.New(rand.NewPCG(*killSeed, 0)), 1500 * time.Millisecond}
 }
 
 // took records how long what is killed takes without that.
 func (k *killMoments) took(d time.Duration) { k.longest = max(k.longest, d) }
 
-// next returns a moment, counted from the beginning of what is killed.
-func (k *killMoments) next() time.Duration { return time.Duration(k.random.Int64N(int64(k.longest))) }
+// next returns a moment, counted from the beginning of what is killed, and logs it.
+func (k *killMoments) next(t testing.TB) time.Duration {
+	t.Helper()
+	after := time.Duration(k.random.Int64N(int64(k.longest)))
+	t.Logf("-kill-seed %d: kill %s after the cordon, of %s", *killSeed, after, k.longest)
+	return after
+}
 
 // redisFixture is a group of Redis servers as pods, each on a node of its own.
 type redisFixture struct {
@@ -54,7 +57,7 @@ type redisFixture struct {
 func newRedisFixture(t *testing.T, mode redisserver.Mode) *redisFixture {
 	t.Helper()
 	f := &redisFixture{
-		fixture: newFixtureWithHook(t), instances: map[string]string{}, moments: newKillMoments(t),
+		fixture: newFixtureWithHook(t), instances: map[string]string{}, moments: newKillMoments(),
 	}
 	group, err := redisserver.New(f.ctx, mode)
 	f.must(err)
@@ -273,14 +276,13 @@ func (f *redisFixture) kill(restart func()) (k killed) {
 	f.during(redisserver.MaxGapAfterKill, func() {
 		instance := f.drain(leader)
 		f.agent.waitLog("node cordoned", "instance", instance)
-		after := f.moments.next()
-		ctx, cancel := context.WithTimeout(f.ctx, after)
+		ctx, cancel := context.WithTimeout(f.ctx, f.moments.next(f.t))
 		defer cancel()
 		if _, err := f.aws.WaitClosed(ctx, instance); err != nil {
 			k.inDrain, k.afterHandOver = true, f.agent.Count("hand-over ended", "node", cluster.NodeName(instance)) > 0
 			restart()
 		}
-		f.t.Logf("kill %s after the cordon, of %s: %+v", after, f.moments.longest, k)
+		f.t.Logf("killed: %+v", k)
 		f.waitHandled(instance)
 	})
 	if f.Leader(f.ctx) == leader {

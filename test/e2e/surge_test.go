@@ -25,7 +25,7 @@ type surgeFixture struct {
 func newSurgeFixture(t *testing.T, noVolumes bool, start func(f *fixture) (*redisserver.Group, error)) *surgeFixture {
 	t.Helper()
 	f := &surgeFixture{redisFixture: &redisFixture{
-		fixture: newFixtureWithHook(t), instances: map[string]string{}, moments: newKillMoments(t),
+		fixture: newFixtureWithHook(t), instances: map[string]string{}, moments: newKillMoments(),
 	}}
 	group, err := start(f.fixture)
 	f.must(err)
@@ -90,9 +90,7 @@ func (f *surgeFixture) left() string {
 func (f *surgeFixture) kill(restart func(), s *redisserver.Server) {
 	f.t.Helper()
 	f.surge(s, redisserver.MaxGapAfterKill, func() {
-		after := f.moments.next()
-		f.t.Logf("kill %s after the cordon, of %s", after, f.moments.longest)
-		time.Sleep(after)
+		time.Sleep(f.moments.next(f.t))
 		restart()
 	})
 }
