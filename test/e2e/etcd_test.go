@@ -15,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/node-drainer/node-drainer/pkg/handover"
@@ -30,7 +31,8 @@ const (
 	etcdService = "etcd-hand-over"
 )
 
-// etcdPods are the members of a real etcd as pods, each on a node of its own. They are served by one goroutine.
+// etcdPods are the members of a real etcd as pods, each on a node of its own. One goroutine starts and stops them: until
+// it has ended, the maps belong to it.
 type etcdPods struct {
 	*etcdserver.Cluster
 	nodes map[*etcdserver.Member]string // of their pods
@@ -157,7 +159,12 @@ func TestEtcdExample(t *testing.T) {
 	if other == leader {
 		other = etcd.Members[1]
 	}
-	draining := []string{etcd.nodes[leader], etcd.nodes[other]}
+	var draining []string
+	for _, m := range []*etcdserver.Member{leader, other} {
+		pod, err := f.cluster.Client().CoreV1().Pods(f.namespace).Get(f.ctx, m.Name, metav1.GetOptions{})
+		f.must(err)
+		draining = append(draining, pod.Spec.NodeName)
+	}
 	for _, node := range draining {
 		f.terminate(instances[node])
 	}
