@@ -52,7 +52,7 @@ LICENSES := Apache-2.0,BSD-2-Clause,BSD-3-Clause,ISC,MIT
 SYSTEMS  := linux darwin windows
 
 # The packages with tests that need more than Go. The files of these tests begin with //go:build e2e.
-E2E       = $(sort $(dir $(shell grep -rl --include='*_test.go' '^//go:build e2e$$' cmd internal pkg test | sed 's|^|./|')))
+E2E       = $(sort $(dir $(shell grep -rl --include='*_test.go' '^//go:build e2e$$' cmd examples internal pkg test | sed 's|^|./|')))
 
 IN_PROCESS = ./internal/% ./test/sim/%
 run_e2e   = $(TOOL) gotestsum --format standard-quiet --rerun-fails=$(RERUNS) --rerun-fails-max-failures=3 \

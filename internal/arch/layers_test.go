@@ -106,12 +106,15 @@ func standardOnly() []string {
 	return []string{"internal/event", "pkg/refresh", "internal/batch", "internal/text"}
 }
 
+// outside returns the folders with Go files that are not of the product.
+func outside() []string { return []string{"test", "deploy", "examples"} }
+
 // packageOf returns the package that a path is in: the longest part of it that has a layer, or its first two elements,
-// under cmd, internal and pkg; test or deploy for everything below these; otherwise "".
+// under cmd, internal and pkg; test, deploy or examples for everything below these; otherwise "".
 func packageOf(file string) string {
 	parts := strings.Split(file, "/")
 	switch {
-	case parts[0] == "test" || parts[0] == "deploy":
+	case slices.Contains(outside(), parts[0]):
 		return parts[0]
 	case len(parts) < 2 || parts[0] != "cmd" && parts[0] != "internal" && parts[0] != "pkg":
 		return ""
@@ -130,7 +133,7 @@ func importProblems(s source) (problems []string) {
 	if s.isTest() || from == "" {
 		return nil
 	}
-	if _, known := layers()[from]; !known && from != "test" && from != "deploy" {
+	if _, known := layers()[from]; !known && !slices.Contains(outside(), from) {
 		return []string{fmt.Sprintf("%s: the package %s has no layer", s.file, from)}
 	}
 	for _, imported := range s.imports {
@@ -150,9 +153,9 @@ func importProblem(file, from, imported string) string {
 			return "awsim does not use the SDK, because it checks what the SDK sends"
 		}
 		return ""
-	case from == "deploy":
-		if !isStandard(imported) && !isBelow(imported, module+"/deploy") {
-			return "deploy imports the standard library only"
+	case slices.Contains(outside(), from):
+		if !isStandard(imported) && !isBelow(imported, module+"/"+from) {
+			return from + " imports the standard library only"
 		}
 		return ""
 	case isInside:
@@ -168,7 +171,7 @@ func importProblem(file, from, imported string) string {
 
 func layerProblem(from, to string) string {
 	switch {
-	case to == "test" || to == "deploy":
+	case slices.Contains(outside(), to):
 		return "the product does not import " + to
 	case to != from && layers()[to] >= layers()[from]:
 		return "only lower layers may be imported"
@@ -216,6 +219,9 @@ func TestImportProblems(t *testing.T) {
 		{"product and deploy", "internal/agent/a.go", module + "/deploy", "does not import deploy"},
 		{"deploy and a library", "deploy/copies/main.go", "sigs.k8s.io/yaml", "standard library only"},
 		{"within deploy", "deploy/copies/main.go", module + "/deploy", ""},
+		{"an example and the product", "examples/etcd/main.go", module + "/pkg/handover", "standard library only"},
+		{"an example and the standard library", "examples/etcd/main.go", "net/http", ""},
+		{"product and examples", "internal/agent/a.go", module + "/examples/etcd", "does not import examples"},
 		{"package without a layer", "internal/util/a.go", "fmt", "has no layer"},
 		{"event and a library", "internal/event/a.go", "golang.org/x/sync/errgroup", "standard library only"},
 		{"event and the standard library", "internal/event/a.go", "encoding/json", ""},

@@ -204,3 +204,15 @@ func preferring(node string) *corev1.Affinity {
 		}},
 	}}
 }
+
+// Apart keeps the pods of the workloads on a node of their own each.
+func Apart(workloads ...string) *corev1.Affinity {
+	return &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+			TopologyKey: corev1.LabelHostname,
+			LabelSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
+				Key: AppLabel, Operator: metav1.LabelSelectorOpIn, Values: workloads,
+			}}},
+		}},
+	}}
+}

@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -33,5 +34,26 @@ func TestEveryTestExists(t *testing.T) {
 		if !there[name] {
 			t.Errorf("the Makefile names the test %s, which is not there", name)
 		}
+	}
+}
+
+// TestGoIsOfAnExample: the Go on a page is a part of an example, whose tests run it.
+func TestGoIsOfAnExample(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob(filepath.Join(Root(t), "examples/*/*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for page, text := range Pages(t) {
+		for _, block := range Blocks(text, "go") {
+			found++
+			if !slices.ContainsFunc(files, func(file string) bool { return strings.Contains(read(t, file), block.Text) }) {
+				t.Errorf("%s: no file below examples has these lines:\n%s", page, block.Text)
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("the pages have no Go")
 	}
 }

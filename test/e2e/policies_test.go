@@ -163,12 +163,7 @@ func isDisruptionTarget(p *corev1.Pod) bool {
 // onDifferentNodes spreads the pods of a workload over nodes.
 func onDifferentNodes(name string) func(*corev1.PodTemplateSpec) {
 	return func(p *corev1.PodTemplateSpec) {
-		p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
-			RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
-				LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{cluster.AppLabel: name}},
-				TopologyKey:   corev1.LabelHostname,
-			}},
-		}}
+		p.Spec.Affinity = cluster.Apart(name)
 	}
 }
 

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"flag"
 	"math/rand/v2"
 	"slices"
@@ -10,14 +11,37 @@ import (
 	"time"
 
 	"github.com/node-drainer/node-drainer/pkg/handover"
+	"github.com/node-drainer/node-drainer/test/cluster"
 	"github.com/node-drainer/node-drainer/test/redispods"
 	"github.com/node-drainer/node-drainer/test/redisserver"
 )
 
 var (
 	redisDrains = flag.Int("redis-drains", 2, "how often the node of the leader under Sentinel is drained")
-	redisKills  = flag.Int("redis-kills", 3, "how often each program is killed during a hand-over under Sentinel")
+	redisKills  = flag.Int("redis-kills", 3, "how often each program is killed during a drain under Sentinel")
+	killSeed    = flag.Uint64("kill-seed", rand.Uint64(), "seed of the moments at which programs are killed")
 )
+
+// killMoments are when programs are killed.
+type killMoments struct {
+	random  *rand.Rand
+	longest time.Duration // what is killed has never taken longer yet
+}
+
+func newKillMoments() *killMoments {
+	return &killMoments{rand.New(rand.NewPCG(*killSeed, 0)), 1500 * time.Millisecond}
+}
+
+// took records how long what is killed takes without that.
+func (k *killMoments) took(d time.Duration) { k.longest = max(k.longest, d) }
+
+// next returns a moment, counted from the beginning of what is killed, and logs it.
+func (k *killMoments) next(t testing.TB) time.Duration {
+	t.Helper()
+	after := time.Duration(k.random.Int64N(int64(k.longest)))
+	t.Logf("-kill-seed %d: kill %s after the cordon, of %s", *killSeed, after, k.longest)
+	return after
+}
 
 // redisFixture is a group of Redis servers as pods, each on a node of its own.
 type redisFixture struct {
@@ -26,12 +50,15 @@ type redisFixture struct {
 	instances map[string]string // by node
 	agent     *agentProcess
 	handover  *handoverProgram
+	moments   *killMoments // from the cordon until the hook is completed
 }
 
 // newRedisFixture returns a group on as many nodes as it has pods, and one node more.
 func newRedisFixture(t *testing.T, mode redisserver.Mode) *redisFixture {
 	t.Helper()
-	f := &redisFixture{fixture: newFixtureWithHook(t), instances: map[string]string{}}
+	f := &redisFixture{
+		fixture: newFixtureWithHook(t), instances: map[string]string{}, moments: newKillMoments(),
+	}
 	group, err := redisserver.New(f.ctx, mode)
 	f.must(err)
 	f.addNodes(1 + len(group.Servers) + len(group.Sentinels))
@@ -129,10 +156,7 @@ func TestRedis(t *testing.T) {
 			f.drainLeader()
 			f.assertHandedOver(i + 1)
 		}
-		for range *redisKills {
-			f.kill(f.restartAgent)
-			f.kill(f.handover.restart)
-		}
+		f.killEach(*redisKills)
 		f.drainAll()
 	})
 	t.Run("cluster", func(t *testing.T) {
@@ -191,7 +215,13 @@ func (f *redisFixture) drainLeader() {
 	for _, s := range stay {
 		copies -= s.FullSyncs()
 	}
-	f.during(redisserver.MaxGap, func() { f.waitHandled(f.drain(leader)) })
+	f.during(redisserver.MaxGap, func() {
+		instance := f.drain(leader)
+		f.agent.waitLog("node cordoned", "instance", instance)
+		cordoned := time.Now()
+		f.waitHandled(instance)
+		f.moments.took(time.Since(cordoned))
+	})
 	for _, s := range stay {
 		copies += s.FullSyncs()
 	}
@@ -210,21 +240,54 @@ func (f *redisFixture) awaitAgreement() {
 	f.t.Logf("agreed after %s", time.Since(start).Round(time.Second))
 }
 
-// kill kills a program at some moment of a hand-over: the next one ends it.
-func (f *redisFixture) kill(restart func()) {
+// killEach kills the agent and the program that has pods hand over, each so often, and each time during another drain.
+func (f *redisFixture) killEach(times int) {
 	f.t.Helper()
+	for _, program := range []struct {
+		name    string
+		restart func()
+	}{{"agent", f.restartAgent}, {"handover", f.handover.restart}} {
+		early := 0
+		for range times {
+			kill := killed{}
+			for !kill.inDrain {
+				kill = f.kill(program.restart)
+			}
+			if !kill.afterHandOver {
+				early++
+			}
+		}
+		f.t.Logf("%s: killed during %d drains, before the leader had handed over in %d", program.name, times, early)
+	}
+}
+
+// killed says when a program was killed.
+type killed struct {
+	inDrain       bool // It was killed before the drain had ended.
+	afterHandOver bool // The agent had the answer that the pod of the leader may go.
+}
+
+// kill kills a program at some moment of the drain of the leader's node: the next one ends it. It kills nothing if the drain
+// has ended before that moment. The sentinels permit the hand-over when the drain begins: it is what the drain waits for.
+func (f *redisFixture) kill(restart func()) (k killed) {
+	f.t.Helper()
+	f.must(f.WaitListed(waits(f.t)))
 	leader := f.Leader(f.ctx)
 	f.during(redisserver.MaxGapAfterKill, func() {
 		instance := f.drain(leader)
 		f.agent.waitLog("node cordoned", "instance", instance)
-		after := rand.N(1500 * time.Millisecond)
-		f.t.Logf("kill after %s", after)
-		time.Sleep(after)
-		restart()
+		ctx, cancel := context.WithTimeout(f.ctx, f.moments.next(f.t))
+		defer cancel()
+		if _, err := f.aws.WaitClosed(ctx, instance); err != nil {
+			k.inDrain, k.afterHandOver = true, f.agent.Count("hand-over ended", "node", cluster.NodeName(instance)) > 0
+			restart()
+		}
+		f.t.Logf("killed: %+v", k)
 		f.waitHandled(instance)
 	})
 	if f.Leader(f.ctx) == leader {
 		f.t.Errorf("%s leads, as before", leader.Name)
 	}
 	f.addNodes(1)
+	return k
 }

@@ -5,7 +5,6 @@ package e2e
 import (
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -25,7 +24,9 @@ type surgeFixture struct {
 
 func newSurgeFixture(t *testing.T, noVolumes bool, start func(f *fixture) (*redisserver.Group, error)) *surgeFixture {
 	t.Helper()
-	f := &surgeFixture{redisFixture: &redisFixture{fixture: newFixtureWithHook(t), instances: map[string]string{}}}
+	f := &surgeFixture{redisFixture: &redisFixture{
+		fixture: newFixtureWithHook(t), instances: map[string]string{}, moments: newKillMoments(),
+	}}
 	group, err := start(f.fixture)
 	f.must(err)
 	f.replicas = int32(len(group.Servers))
@@ -43,17 +44,24 @@ func newSurgeFixture(t *testing.T, noVolumes bool, start func(f *fixture) (*redi
 // surgeRecords is the name of the ConfigMap that the chart makes.
 const surgeRecords = handoverAccount + "-surges"
 
-// surge drains the node of a leader, and expects that no write is lost and that nothing is left of the surge.
+// surge drains the node of a leader, and expects that no write is lost and that nothing is left of the surge. meanwhile
+// may be nil.
 func (f *surgeFixture) surge(s *redisserver.Server, most time.Duration, meanwhile func()) {
 	f.t.Helper()
 	writers := redisserver.WriteAll(f.ctx, f.Group)
 	f.must(writers.WaitAcknowledged(waits(f.t)))
 	instance := f.drain(s)
 	f.agent.waitLog("node cordoned", "instance", instance)
-	meanwhile()
+	cordoned := time.Now()
+	if meanwhile != nil {
+		meanwhile()
+	}
 	f.waitHandled(instance)
 	f.addNodes(1)
 	eventually(f.t, 2*time.Minute, f.left)
+	if meanwhile == nil {
+		f.moments.took(time.Since(cordoned))
+	}
 	f.must(f.WaitReady(waits(f.t)))
 	f.must(redisserver.WaitAlone(waits(f.t), f.Group))
 	report, err := writers.Stop(waits(f.t))
@@ -79,12 +87,10 @@ func (f *surgeFixture) left() string {
 }
 
 // kill kills a program at some moment of a surge: the next one ends it.
-func (f *surgeFixture) kill(restart func(), s *redisserver.Server, within time.Duration) {
+func (f *surgeFixture) kill(restart func(), s *redisserver.Server) {
 	f.t.Helper()
 	f.surge(s, redisserver.MaxGapAfterKill, func() {
-		after := rand.N(within)
-		f.t.Logf("kill after %s", after)
-		time.Sleep(after)
+		time.Sleep(f.moments.next(f.t))
 		restart()
 	})
 }
@@ -95,21 +101,21 @@ func TestSurge(t *testing.T) {
 	t.Run("cluster", func(t *testing.T) {
 		t.Parallel()
 		f := newSurgeFixture(t, false, cluster)
-		f.surge(f.Servers[0], redisserver.MaxGap, func() {})
+		f.surge(f.Servers[0], redisserver.MaxGap, nil)
 		f.handover.logs(1, "surge started")
 		f.handover.logs(1, "surge ended")
 		f.agent.logs(1, "hand-over ended", "outcome", "handed-over")
 		for i := range *surgeKills {
-			f.kill(f.restartAgent, f.Servers[(i+1)%len(f.Servers)], 12*time.Second)
-			f.kill(f.handover.restart, f.Servers[(i+2)%len(f.Servers)], 12*time.Second)
+			f.kill(f.restartAgent, f.Servers[(i+1)%len(f.Servers)])
+			f.kill(f.handover.restart, f.Servers[(i+2)%len(f.Servers)])
 		}
 	})
 	t.Run("cluster without volumes", func(t *testing.T) {
 		t.Parallel()
 		f := newSurgeFixture(t, true, cluster)
-		f.surge(f.Servers[1], redisserver.MaxGap, func() {})
+		f.surge(f.Servers[1], redisserver.MaxGap, nil)
 		for i := range *surgeKills {
-			f.kill(f.handover.restart, f.Servers[(i+2)%len(f.Servers)], 20*time.Second)
+			f.kill(f.handover.restart, f.Servers[(i+2)%len(f.Servers)])
 		}
 	})
 	t.Run("sentinel", func(t *testing.T) {
@@ -117,9 +123,9 @@ func TestSurge(t *testing.T) {
 		f := newSurgeFixture(t, false, func(f *fixture) (*redisserver.Group, error) {
 			return redisserver.NewLoneLeader(f.ctx, 3)
 		})
-		f.surge(f.Servers[0], redisserver.MaxGap, func() {})
+		f.surge(f.Servers[0], redisserver.MaxGap, nil)
 		for range *surgeKills {
-			f.kill(f.handover.restart, f.Servers[0], 40*time.Second)
+			f.kill(f.handover.restart, f.Servers[0])
 		}
 	})
 }

@@ -7,15 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	clientretry "k8s.io/client-go/util/retry"
 
 	"github.com/node-drainer/node-drainer/internal/handover/workload"
 	"github.com/node-drainer/node-drainer/internal/retry"
@@ -45,20 +40,23 @@ type Options struct {
 type Pods struct {
 	*redisserver.Group
 	options Options
+	had     map[*redisserver.Server]bool // those that have had a pod
 	stop    context.CancelFunc
-	done    chan struct{}
-
-	mu       sync.Mutex
-	uids     map[string]types.UID // of the pod whose server runs, by name
-	problems []error
+	ended   chan error
 }
 
 // Start creates the pods, each on a node of its own, and returns when all are ready. The caller must call Close, also
 // after an error.
 func Start(ctx context.Context, o Options, group *redisserver.Group) (*Pods, error) {
 	ctx, stop := context.WithCancel(ctx)
-	p := &Pods{Group: group, options: o, stop: stop, done: make(chan struct{}), uids: map[string]types.UID{}}
-	go p.serve(ctx)
+	p := &Pods{
+		Group: group, options: o, had: map[*redisserver.Server]bool{}, stop: stop, ended: make(chan error, 1),
+	}
+	server := cluster.PodServer{
+		Workloads: o.Cluster.Workloads, Namespace: o.Namespace, Start: p.startServer, Stop: p.stopServer,
+		Selector: fmt.Sprintf("%s in (%s,%s)", cluster.AppLabel, Members, Watchers),
+	}
+	go func() { p.ended <- server.Run(ctx) }()
 	_, err := o.Cluster.Client().CoreV1().Secrets(o.Namespace).Create(ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: Secret},
 		StringData: map[string]string{"username": redisserver.Username, "password": redisserver.Password},
@@ -71,7 +69,7 @@ func Start(ctx context.Context, o Options, group *redisserver.Group) (*Pods, err
 			continue
 		}
 		err := o.Cluster.StatefulSet(ctx, o.Namespace, name, int32(len(servers)), cluster.Pods{
-			Pool: o.Namespace, Start: never, Run: never, Stop: never, Change: p.change(name),
+			Pool: o.Namespace, Start: cluster.Never, Run: cluster.Never, Stop: cluster.Never, Change: p.change(name),
 		})
 		if err != nil {
 			return p, err
@@ -80,21 +78,11 @@ func Start(ctx context.Context, o Options, group *redisserver.Group) (*Pods, err
 	return p, p.WaitReady(ctx)
 }
 
-// never is how long kwok, which knows nothing of the servers, takes to call a pod ready, completed or gone.
-const never = time.Hour
-
 // change gives the members their annotations, and has each pod on a node of its own. Sentinels too: a client that asks
 // a sentinel on the drained node takes seconds to ask another one.
 func (p *Pods) change(name string) func(*corev1.PodTemplateSpec) {
 	return func(t *corev1.PodTemplateSpec) {
-		t.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
-			RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
-				TopologyKey: corev1.LabelHostname,
-				LabelSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
-					Key: cluster.AppLabel, Operator: metav1.LabelSelectorOpIn, Values: []string{Members, Watchers},
-				}}},
-			}},
-		}}
+		t.Spec.Affinity = cluster.Apart(Members, Watchers)
 		if name != Members || !p.options.HandOver {
 			return
 		}
@@ -110,56 +98,36 @@ func (p *Pods) change(name string) func(*corev1.PodTemplateSpec) {
 	}
 }
 
-// serve starts and stops the servers as their pods appear and go, until ctx ends.
-func (p *Pods) serve(ctx context.Context) {
-	defer close(p.done)
-	err := p.options.Cluster.WaitPods(ctx, p.options.Namespace, "", func(pods []*corev1.Pod) bool {
-		for _, pod := range pods {
-			err := p.sync(ctx, pod)
-			if err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-				p.fail(fmt.Errorf("pod %s: %w", pod.Name, err))
-			}
+// server returns the server of a pod.
+func (p *Pods) server(pod *corev1.Pod) (*redisserver.Server, error) {
+	for _, s := range redisserver.All(p.Group) {
+		if s.Name == pod.Name {
+			return s, nil
 		}
-		return false
-	})
-	if ctx.Err() == nil {
-		p.fail(err)
 	}
+	return nil, errors.New("the group has no such server")
 }
 
-func (p *Pods) fail(err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.problems = append(p.problems, err)
+// startServer starts the server of a pod, at another address than that of the pod before. At first all servers but the
+// spare one run already.
+func (p *Pods) startServer(ctx context.Context, pod *corev1.Pod) (ip string, err error) {
+	server, err := p.server(pod)
+	if err == nil && (p.had[server] || server == p.Spare) {
+		err = p.move(ctx, server)
+	}
+	if err != nil {
+		return "", err
+	}
+	p.had[server] = true
+	return server.IP(), nil
 }
 
-// sync starts and stops the server of a pod, and reports its state.
-func (p *Pods) sync(ctx context.Context, pod *corev1.Pod) error {
-	all := redisserver.All(p.Group)
-	at := slices.IndexFunc(all, func(s *redisserver.Server) bool { return s.Name == pod.Name })
-	if at < 0 || pod.Spec.NodeName == "" {
-		return nil
+func (p *Pods) stopServer(_ context.Context, pod *corev1.Pod) error {
+	server, err := p.server(pod)
+	if err != nil {
+		return err
 	}
-	server, before := all[at], p.uids[pod.Name]
-	switch {
-	case pod.DeletionTimestamp != nil:
-		if before == pod.UID {
-			if err := server.Stop(); err != nil {
-				return err
-			}
-		}
-		return p.options.Cluster.Client().CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
-			GracePeriodSeconds: new(int64), Preconditions: &metav1.Preconditions{UID: &pod.UID},
-		})
-	case before == pod.UID:
-		return nil
-	case before != "" || server == p.Spare:
-		if err := p.move(ctx, server); err != nil {
-			return err
-		}
-	}
-	p.uids[pod.Name] = pod.UID
-	return p.report(ctx, pod.Name, server.IP())
+	return server.Stop()
 }
 
 // move has a server run where its new pod is.
@@ -171,25 +139,6 @@ func (p *Pods) move(ctx context.Context, server *redisserver.Server) error {
 		return server.Replace(ctx, p.NewIP())
 	}
 	return server.Move(ctx, p.NewIP())
-}
-
-// report writes that a pod is ready.
-func (p *Pods) report(ctx context.Context, name, ip string) error {
-	pods := p.options.Cluster.Client().CoreV1().Pods(p.options.Namespace)
-	return clientretry.RetryOnConflict(clientretry.DefaultBackoff, func() error {
-		now, err := pods.Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		now.Status = corev1.PodStatus{
-			Phase: corev1.PodRunning, PodIP: ip, PodIPs: []corev1.PodIP{{IP: ip}},
-			Conditions: []corev1.PodCondition{{
-				Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now(),
-			}},
-		}
-		_, err = pods.UpdateStatus(ctx, now, metav1.UpdateOptions{})
-		return err
-	})
 }
 
 // WaitReady waits until all pods are ready.
@@ -212,6 +161,5 @@ func (p *Pods) NodeOf(ctx context.Context, s *redisserver.Server) (string, error
 // Close stops the servers, and returns what has failed since Start. The pods stay.
 func (p *Pods) Close() error {
 	p.stop()
-	<-p.done
-	return errors.Join(append(p.problems, p.Group.Close())...)
+	return errors.Join(<-p.ended, p.Group.Close())
 }

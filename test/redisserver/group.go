@@ -225,27 +225,53 @@ func (g *Group) CheckWatched(ctx context.Context) error {
 
 // checkList compares a list of a sentinel with the servers without one of them.
 func (s *Server) checkList(ctx context.Context, what string, servers []*Server, without *Server) error {
-	listed, err := s.Do(ctx, "SENTINEL", what, Master)
+	listed, err := s.list(ctx, what)
 	if err != nil {
 		return err
 	}
-	known := map[string]bool{}
-	for _, v := range listed.Elements {
-		for i := 0; i+1 < len(v.Elements); i += 2 {
-			if v.Elements[i].Text == "ip" {
-				known[v.Elements[i+1].Text] = true
-			}
-		}
-	}
 	for _, other := range servers {
-		if other != without && !known[other.IP()] {
+		if other != without && listed[other.IP()] == nil {
 			return fmt.Errorf("%s does not list %s", s.Name, other.Name)
 		}
 	}
-	if len(listed.Elements) != len(servers)-1 {
-		return fmt.Errorf("%s lists %d of %s, not %d", s.Name, len(listed.Elements), what, len(servers)-1)
+	if len(listed) != len(servers)-1 {
+		return fmt.Errorf("%s lists %d of %s, not %d", s.Name, len(listed), what, len(servers)-1)
 	}
 	return nil
+}
+
+// list returns the fields of what a sentinel lists, by IP.
+func (s *Server) list(ctx context.Context, what string) (map[string]map[string]string, error) {
+	reply, err := s.Do(ctx, "SENTINEL", what, Master)
+	listed := map[string]map[string]string{}
+	for _, v := range reply.Elements {
+		fields := map[string]string{}
+		for i := 0; i+1 < len(v.Elements); i += 2 {
+			fields[v.Elements[i].Text] = v.Elements[i+1].Text
+		}
+		listed[fields["ip"]] = fields
+	}
+	return listed, err
+}
+
+// WaitListed waits until all sentinels have the state of all replicas, maybe beside those at former addresses. No
+// hand-over begins before one has.
+func (g *Group) WaitListed(ctx context.Context) error {
+	return wait(ctx, func() error {
+		leader := g.Leader(ctx)
+		for _, s := range g.Sentinels {
+			listed, err := s.list(ctx, "REPLICAS")
+			if err != nil {
+				return err
+			}
+			for _, other := range g.Servers {
+				if refreshed := listed[other.IP()]["info-refresh"]; other != leader && number(refreshed) == 0 {
+					return fmt.Errorf("%s does not have the state of %s", s.Name, other.Name)
+				}
+			}
+		}
+		return nil
+	})
 }
 
 // Do sends a command as the user that may do everything.
