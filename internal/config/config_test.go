@@ -205,7 +205,7 @@ func TestLimits(t *testing.T) {
 			}
 		}
 	}
-	if limited != 22 {
+	if limited != 23 {
 		t.Errorf("%d variables have limits", limited)
 	}
 }
