@@ -41,7 +41,7 @@ func (s *state) decideRequest(out *plan) {
 	r, isFree := s.ofKind(event.DrainRequested), len(s.reasons) == 0
 	isUncordoned := s.node.Mark.Since.IsZero() && isFree
 	switch {
-	case s.node.DrainRequested && r == nil && (!s.requested || s.removed || isUncordoned || s.hasReturned() && isFree):
+	case s.node.DrainRequested && r == nil && s.asksForDrain(isFree):
 		out.begins = append(out.begins, requestOf(s.node, s.now))
 	case s.node.DrainRequested:
 	case r != nil:
@@ -49,6 +49,12 @@ func (s *state) decideRequest(out *plan) {
 	case s.isMarkedForRequest() || s.requested && isUncordoned:
 		s.decideWithdrawal(out)
 	}
+}
+
+// asksForDrain reports whether the annotation asks for a drain that has not begun.
+func (s *state) asksForDrain(isFree bool) bool {
+	isUncordoned := s.node.Mark.Since.IsZero() && isFree
+	return !s.requested || s.removed || isUncordoned || s.hasReturned() && isFree
 }
 
 func (s *state) decideWithdrawal(out *plan) {
