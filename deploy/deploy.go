@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-//go:generate go run ./copies cloudformation/node-drainer.yaml ../docs/iam.md ../docs/events.md
+//go:generate go run ./copies cloudformation/node-drainer.yaml ../docs/iam.md ../docs/events.md ../docs/security.md
 
 //go:embed iam/*.json events/*.json
 var files embed.FS

@@ -196,6 +196,7 @@ func TestPoliciesAreLimited(t *testing.T) {
 
 // TestTrustPolicies: a role can be assumed by one ServiceAccount of one cluster, by jobs of one environment of one
 // repository, or by Auto Scaling of one account. Only the rules and the hooks' role may send to the queue, and only encrypted.
+// Only the trigger writes the tags that it believes.
 func TestTrustPolicies(t *testing.T) {
 	t.Parallel()
 	type conditions = map[string]map[string]any
@@ -237,6 +238,10 @@ func TestTrustPolicies(t *testing.T) {
 			}},
 			{"Deny", "*", []string{"sqs:*"}, conditions{"Bool": {"aws:SecureTransport": "false"}}},
 		},
+		"iam/deny-tags": {{"Deny", nil, []string{"autoscaling:CreateOrUpdateTags", "autoscaling:DeleteTags"}, conditions{
+			"ForAnyValue:StringLike": {"aws:TagKeys": "node-drainer.io/*"},
+			"ArnNotLike":             {"aws:PrincipalArn": "arn:aws:iam::*:role/node-drainer-trigger*"},
+		}}},
 		"iam/queue-dead": {
 			{"Deny", "*", []string{"sqs:SendMessage"}, conditions{"Bool": {"aws:PrincipalIsAWSService": "false"}}},
 			{"Deny", "*", []string{"sqs:*"}, conditions{"Bool": {"aws:SecureTransport": "false"}}},
