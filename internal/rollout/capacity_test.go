@@ -3,6 +3,7 @@ package rollout
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -71,6 +72,31 @@ func TestResumeOfARaiseInDoubt(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRaiseIsDescribedLate: AWS describes the group for a while as it was in the middle of the raise. The trigger raises it
+// to the same once more, and does not take its own record for one of somebody else.
+func TestRaiseIsDescribedLate(t *testing.T) {
+	runInBubble(t, "", func(t *testing.T) {
+		cfg := unhealthyDefaults()
+		cfg.Pace.Surge = refresh.Amount{N: 1}
+		scenario{
+			before: func(a *fakeAWS) { a.group.Max = 9 },
+			script: func(a *fakeAWS, _ int) {
+				raises := len(slices.DeleteFunc(slices.Clone(a.calls), func(c string) bool { return c != "Raise 3-4" }))
+				switch {
+				case raises == 1:
+					s := refresh.RaisedBy(a.group, 1, time.Now())
+					a.group.Tags = map[string]string{refresh.SurgeTag: s.String()}
+				case raises == 2 && a.group.Desired == 3:
+					a.group.Desired, a.group.Tags = 4, map[string]string{refresh.SurgeTag: "3-4"}
+					a.group.Instances = append(a.group.Instances, instance("i-4", "2"))
+				}
+			},
+			stop: 2 * time.Minute, want: report.Interrupted, words: []string{"stays raised from 3 to 4"},
+			calls: "Raise 3-4 Raise 3-4 Mark i-1",
+		}.run(t, cfg)
+	})
 }
 
 // TestInterruptOfARaiseInDoubt: nothing is lowered before it is known who has raised the desired capacity, and the user

@@ -26,8 +26,8 @@ const ConfirmTakes = 5 * time.Minute
 type Capacity struct {
 	Group   *loop.Group
 	AWS     CapacityWriter
-	doubted time.Time       // when Confirm was called first; zero if nothing is in doubt
-	ours    map[string]bool // what this process has written into the tag of the surge
+	doubted time.Time              // when Confirm was called first; zero if nothing is in doubt
+	ours    map[refresh.Surge]bool // what this process has written into the tag of the surge: from and to
 }
 
 // Raise raises the desired capacity, and the maximum before if it is too small: once for all of the surge, in whatever
@@ -67,7 +67,8 @@ func (c *Capacity) Confirm(ctx context.Context) (*loop.Wait, error) {
 		c.doubted = time.Now()
 	}
 	surge, _ := refresh.SurgeOf(g.State.Group)
-	changes, err := g.Planner.Reader.CapacityChanges(ctx, g.Name, time.Now().Add(-refresh.SurgeKept))
+	since := time.Now().Add(-refresh.SurgeKept)
+	changes, err := g.Planner.Reader.CapacityChanges(ctx, g.Name, since)
 	if err != nil {
 		return nil, err
 	}
@@ -85,25 +86,25 @@ func (c *Capacity) Confirm(ctx context.Context) (*loop.Wait, error) {
 	default:
 		g.Progress.Note(refresh.Warn, "the tag %s says that a trigger has raised the desired capacity from %d to %d, and "+
 			"the activities of the group since %s show %d of that: the rest stays", refresh.SurgeTag, surge.From, surge.To,
-			time.Now().Add(-refresh.SurgeKept).UTC().Format(time.DateOnly), by)
+			since.UTC().Format(time.DateOnly), by)
 	}
 	return nil, c.Write(ctx, confirmed)
 }
 
 // InDoubt reports whether it is not known how much of the surge was added to the desired capacity: the tag is not what
-// this process has written, or its last call may not have been made.
+// this process has written, or its last call may not have been made. AWS may describe a raise as it was before its end.
 func (c *Capacity) InDoubt() bool {
 	now := c.Group.State.Group
 	surge, raised := refresh.SurgeOf(now)
-	return raised && (!c.ours[now.Tags[refresh.SurgeTag]] || surge.InDoubt(now.Desired))
+	return raised && (!c.ours[refresh.Surge{From: surge.From, To: surge.To}] || surge.InDoubt(now.Desired))
 }
 
 // own records that this process has written the surge.
 func (c *Capacity) own(s refresh.Surge) {
 	if c.ours == nil {
-		c.ours = map[string]bool{}
+		c.ours = map[refresh.Surge]bool{}
 	}
-	c.ours[s.String()] = true
+	c.ours[refresh.Surge{From: s.From, To: s.To}] = true
 }
 
 // Lower takes back what is left of the surge.
