@@ -255,11 +255,12 @@ func (m Mark) yieldsTo(reason Reason) bool {
 // that announced a later termination has passed. An annotation asks for another drain when the deadline of the one that
 // it asked for before has passed.
 func (m Mark) supersededBy(reason Reason, now time.Time) bool {
-	if m.Reason == string(event.DrainRequested) && m.Reason == reason.Kind {
-		return m.Deadline.Before(now)
-	}
-	if m.Hook == "" && reason.Hook != "" {
-		return !m.Deadline.IsZero() && m.Deadline.Before(now) && m.TerminatesAt.After(now)
+	isOver := !m.Deadline.IsZero() && m.Deadline.Before(now)
+	switch {
+	case m.Reason == string(event.DrainRequested) && m.Reason == reason.Kind:
+		return isOver
+	case m.Hook == "" && reason.Hook != "":
+		return isOver && m.TerminatesAt.After(now)
 	}
 	return m.Hook == reason.Hook && m.Token != reason.Token && m.Token != "" && reason.Token != ""
 }

@@ -268,6 +268,12 @@ func TestMergeMarks(t *testing.T) {
 	check("any other event takes the place of a request, which can be withdrawn", requested,
 		Reason{Kind: "spot", Deadline: at(2 * time.Hour)}, Mark{Reason: "spot", Since: t0, Deadline: at(time.Hour)})
 	check("a request does not take the place of an event", first, Reason{Kind: string(event.DrainRequested)}, first)
+	request := Reason{Kind: string(event.DrainRequested), Deadline: at(2 * time.Hour)}
+	check("a request before the deadline of the one before does not loosen", requested, request, requested)
+	check("a request after that asks for another drain", Mark{Reason: requested.Reason, Since: t0, Deadline: at(time.Second)}, request,
+		Mark{Reason: requested.Reason, Since: now, Deadline: at(2 * time.Hour)})
+	check("a request whose deadline is not known yet is the same one", Mark{Reason: requested.Reason, Since: t0},
+		Reason{Kind: requested.Reason}, Mark{Reason: requested.Reason, Since: t0})
 	maintained := Mark{Reason: string(event.ScheduledChange), Since: t0, Deadline: at(time.Hour), TerminatesAt: at(2 * time.Hour)}
 	block := string(event.CapacityBlockExpiration)
 	ending := Mark{Reason: block, Since: t0, Deadline: at(time.Hour), TerminatesAt: at(3 * time.Hour)}
