@@ -38,24 +38,25 @@ func (s *state) isIdle() bool {
 // launch uncordons the node of an instance that returns from the warm pool, or has another root volume: then it is
 // drained again.
 func (s *state) decideRequest(out *plan) {
-	r, isFree := s.ofKind(event.DrainRequested), len(s.reasons) == 0
-	isUncordoned := s.node.Mark.Since.IsZero() && isFree
+	r := s.ofKind(event.DrainRequested)
 	switch {
-	case s.node.DrainRequested && r == nil && s.asksForDrain(isFree):
+	case s.node.DrainRequested && r == nil && s.asksForDrain():
 		out.begins = append(out.begins, requestOf(s.node, s.now))
 	case s.node.DrainRequested:
 	case r != nil:
 		out.cancels = append(out.cancels, r)
-	case s.isMarkedForRequest() || s.requested && isUncordoned:
+	case s.isMarkedForRequest() || s.requested && s.isLeftUncordoned():
 		s.decideWithdrawal(out)
 	}
 }
 
 // asksForDrain reports whether the annotation asks for a drain that has not begun.
-func (s *state) asksForDrain(isFree bool) bool {
-	isUncordoned := s.node.Mark.Since.IsZero() && isFree
-	return !s.requested || s.removed || isUncordoned || s.hasReturned() && isFree
+func (s *state) asksForDrain() bool {
+	return !s.requested || s.removed || s.isLeftUncordoned() || s.hasReturned() && len(s.reasons) == 0
 }
+
+// isLeftUncordoned reports whether the node is not cordoned, and nothing requires that it is.
+func (s *state) isLeftUncordoned() bool { return s.node.Mark.Since.IsZero() && len(s.reasons) == 0 }
 
 func (s *state) decideWithdrawal(out *plan) {
 	switch {

@@ -50,7 +50,7 @@ func (r *Reader) CapacityChanges(
 // it does.
 var (
 	sentenceBegin = regexp.MustCompile(`(?:^|\s)At (\d{4}-\d\d-\d\dT\S+) `)
-	changedFrom   = regexp.MustCompile(`(changing the desired|increasing the|shrinking the) capacity from (\d+) to (\d+)`)
+	changedFrom   = regexp.MustCompile(`(?:changing the desired|increasing the|shrinking the) capacity from (\d+) to (\d+)`)
 )
 
 // toChanges finds the changes of the capacity that the cause of an activity names.
@@ -61,15 +61,16 @@ func toChanges(cause string) (changes []refresh.CapacityChange) {
 		if n+1 < len(begins) {
 			end = begins[n+1][0]
 		}
+		sentence := cause[b[1]:end]
 		at, err := time.Parse(time.RFC3339, cause[b[2]:b[3]])
-		found := changedFrom.FindStringSubmatch(cause[b[1]:end])
+		found := changedFrom.FindStringSubmatch(sentence)
 		if err != nil || found == nil {
 			continue
 		}
-		from, errFrom := strconv.Atoi(found[2])
-		to, errTo := strconv.Atoi(found[3])
+		from, errFrom := strconv.Atoi(found[1])
+		to, errTo := strconv.Atoi(found[2])
 		if errFrom == nil && errTo == nil {
-			changes = append(changes, refresh.CapacityChange{At: at, From: from, To: to, By: calledBy(cause[b[1]:end])})
+			changes = append(changes, refresh.CapacityChange{At: at, From: from, To: to, By: calledBy(sentence)})
 		}
 	}
 	return changes

@@ -74,8 +74,8 @@ func TestResumeOfARaiseInDoubt(t *testing.T) {
 	}
 }
 
-// TestRaiseIsDescribedLate: AWS describes the group for a while as it was in the middle of the raise. The trigger raises it
-// to the same once more, and does not take its own record for one of somebody else.
+// TestRaiseIsDescribedLate: AWS describes the group for a while as it was in the middle of the raise. The trigger raises
+// it to the same once more, and does not take its own record for one of somebody else.
 func TestRaiseIsDescribedLate(t *testing.T) {
 	runInBubble(t, "", func(t *testing.T) {
 		cfg := unhealthyDefaults()
