@@ -50,7 +50,7 @@ func (r *Reader) CapacityChanges(
 // it does.
 var (
 	sentenceBegin = regexp.MustCompile(`(?:^|\s)At (\d{4}-\d\d-\d\dT\S+) `)
-	changedFrom   = regexp.MustCompile(`(?:changing the desired|increasing the|shrinking the) capacity from (\d+) to (\d+)`)
+	changedFrom   = regexp.MustCompile(`(?:changing the desired|(?:increas|shrink)ing the) capacity from (\d+) to (\d+)`)
 )
 
 // toChanges finds the changes of the capacity that the cause of an activity names.
