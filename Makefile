@@ -52,7 +52,7 @@ LICENSES := Apache-2.0,BSD-2-Clause,BSD-3-Clause,ISC,MIT
 SYSTEMS  := linux darwin windows
 
 # The packages with tests that need more than Go. The files of these tests begin with //go:build e2e.
-E2E       = $(sort $(dir $(shell grep -rl --include='*_test.go' '^//go:build e2e$$' cmd examples internal pkg test | sed 's|^|./|')))
+E2E       = $(filter-out ./test/realnodes/,$(sort $(dir $(shell grep -rl --include='*_test.go' '^//go:build e2e$$' cmd examples internal pkg test | sed 's|^|./|'))))
 
 IN_PROCESS = ./internal/% ./test/sim/%
 run_e2e   = $(TOOL) gotestsum --format standard-quiet --rerun-fails=$(RERUNS) --rerun-fails-max-failures=3 \
@@ -145,8 +145,12 @@ test-e2e: deps-test cluster site-test ## Run what needs a control plane, Helm, t
 test-smoke: cluster ## Run the tests of test-e2e that SMOKE names: some for each part of the product.
 	$(call run_e2e,./test/e2e ./test/demo) -timeout 15m -run '^($(SMOKE))$$'
 
+.PHONY: test-real
+test-real: deps-real ## Run the tests with nodes whose containers run, where they can: as root, with containerd.
+	$(GO) test -tags e2e -count=1 -timeout 45m -v ./test/realnodes
+
 .PHONY: test-all
-test-all: test test-long test-e2e ## Run all tests.
+test-all: test test-long test-e2e test-real ## Run all tests.
 
 .PHONY: lint
 lint: ## Run golangci-lint. The first run compiles it, for some minutes.
@@ -335,6 +339,14 @@ deps-test: deps-site ## Install what make test-e2e runs: the AWS CLI, buildah, R
 	if ! command -v redis-server redis-check-rdb >/dev/null; then \
 		echo "make test-e2e: the tests run Redis, which is not on PATH: apt-get install redis-tools" >&2; \
 		exit 1; \
+	fi
+
+.PHONY: deps-real
+deps-real: ## Install what make test-real runs: containerd, runc, the CNI plugins, ip and nft.
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+		! { command -v containerd runc ip nft && test -x /usr/lib/cni/bridge; } >/dev/null; then \
+		packages="containerd runc containernetworking-plugins iproute2 nftables"; \
+		apt-get install -y $$packages || { apt-get update && apt-get install -y $$packages; } || true; \
 	fi
 
 # With the agent, in one invocation, so that packages of both are compiled once, and without optimizations and debugging

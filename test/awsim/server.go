@@ -5,6 +5,7 @@
 package awsim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -18,6 +19,7 @@ import (
 type Options struct {
 	Region  string // Part of every ARN; eu-central-1 if empty.
 	Account string // Part of every ARN and queue URL; 123456789012 if empty.
+	Listen  string // A host and a port; any port of the loopback if empty.
 	// Queues are created with the server, with default attributes.
 	Queues []string
 	// Machines creates the nodes of instances; nil means no nodes.
@@ -136,7 +138,7 @@ type (
 
 // New starts a server. The caller ends it with Close.
 func New(opts Options) (*Server, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", cmp.Or(opts.Listen, "127.0.0.1:0"))
 	if err != nil {
 		return nil, fmt.Errorf("awsim: %w", err)
 	}

@@ -24,7 +24,7 @@ const (
 
 // writeCertificates writes a new certificate authority, and a certificate of it with its key: for the servers of the
 // control plane, for its administrator, and for the tokens of ServiceAccounts.
-func writeCertificates(authorityPath, certificatePath, keyPath string) error {
+func writeCertificates(authorityPath, certificatePath, keyPath string, ips []net.IP) error {
 	authorityKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return err
@@ -37,7 +37,7 @@ func writeCertificates(authorityPath, certificatePath, keyPath string) error {
 	if err != nil {
 		return err
 	}
-	admin, err := sign(authority, authorityKey, key.Public())
+	admin, err := sign(authority, authorityKey, key.Public(), ips)
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,9 @@ func writeCertificates(authorityPath, certificatePath, keyPath string) error {
 }
 
 // sign returns a certificate of the public key, signed by the authority.
-func sign(authority *x509.Certificate, authorityKey crypto.Signer, public crypto.PublicKey) (*x509.Certificate, error) {
+func sign(
+	authority *x509.Certificate, authorityKey crypto.Signer, public crypto.PublicKey, ips []net.IP,
+) (*x509.Certificate, error) {
 	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
 	if err != nil {
 		return nil, err
@@ -69,7 +71,7 @@ func sign(authority *x509.Certificate, authorityKey crypto.Signer, public crypto
 		SerialNumber: serial,
 		Subject:      pkix.Name{CommonName: "admin", Organization: []string{"system:masters"}},
 		DNSNames:     []string{"localhost"},
-		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
+		IPAddresses:  ips,
 		NotBefore:    authority.NotBefore,
 		NotAfter:     authority.NotAfter,
 		KeyUsage:     x509.KeyUsageDigitalSignature,

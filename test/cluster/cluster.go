@@ -19,6 +19,15 @@ type Options struct {
 	Name string    // Appears in the kubeconfig; unique if empty.
 	Dir  string    // Must be empty or absent, and is left behind with the logs; a temporary folder if empty.
 	Log  io.Writer // Gets the progress of builds; nothing is written if nil.
+
+	// Kubelets has the control plane serve kubelets, and pods that run, instead of kwok's.
+	Kubelets *Kubelets
+}
+
+// Kubelets says how kubelets and pods reach the control plane.
+type Kubelets struct {
+	Address  string // An IP address of this machine.
+	Services string // The range of the cluster IPs. Something must forward them.
 }
 
 // Cluster is a running control plane, with methods for each kind of object in it. Its methods may be called
@@ -53,7 +62,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	defer cancel()
 	c := &Cluster{ControlPlane: ControlPlane{name: o.Name, binaries: binaries}}
 	c.close = sync.OnceValue(c.end)
-	if err := c.start(ctx, o.Dir); err != nil {
+	if err := c.start(ctx, o); err != nil {
 		err = fmt.Errorf("start control plane %s: %w%s", c.name, err, c.logTails())
 		return nil, errors.Join(err, c.Close())
 	}
@@ -61,18 +70,18 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 }
 
 // start does the work of Start. If it fails, Close stops what it has started.
-func (c *Cluster) start(ctx context.Context, dir string) error {
+func (c *Cluster) start(ctx context.Context, o Options) error {
 	var err error
-	if c.folder, err = newFolder(dir); err != nil {
+	if c.folder, err = newFolder(o.Dir); err != nil {
 		return err
 	}
 	if c.ports, err = reservePorts(); err != nil {
 		return err
 	}
-	if err := c.folder.writeConfig(c.name, c.ports); err != nil {
+	if err := c.folder.writeConfig(c.name, c.ports, o.Kubelets); err != nil {
 		return err
 	}
-	c.components = newComponents(c.binaries, c.folder, c.ports)
+	c.components = newComponents(c.binaries, c.folder, c.ports, o.Kubelets)
 	if err := c.ControlPlane.start(ctx); err != nil {
 		return err
 	}

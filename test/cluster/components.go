@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,6 +36,7 @@ type components struct {
 	binaries string
 	folder   *folder
 	flags    map[string][]string
+	names    []string // In the order of their start.
 
 	mu      sync.Mutex
 	running map[string]*process // What has been started, even if it has exited.
@@ -47,8 +49,36 @@ type process struct {
 	exited chan struct{}
 }
 
-func newComponents(binaries string, f *folder, p *ports) *components {
-	return &components{binaries: binaries, folder: f, flags: componentFlags(f, p), running: map[string]*process{}}
+func newComponents(binaries string, f *folder, p *ports, k *Kubelets) *components {
+	c := &components{
+		binaries: binaries, folder: f, flags: componentFlags(f, p), running: map[string]*process{},
+		names: []string{etcd, apiServer, controllerManager, scheduler, kwok},
+	}
+	if k != nil {
+		c.names = c.names[:4]
+		k.change(c.flags)
+	}
+	return c
+}
+
+// change changes the flags of components for kubelets. The times by which a node without a kubelet is given up are
+// those of Kubernetes; of flags that are given twice the last counts.
+func (k *Kubelets) change(flags map[string][]string) {
+	flags[apiServer] = append(flags[apiServer], "--bind-address=0.0.0.0", "--advertise-address="+k.Address,
+		"--service-cluster-ip-range="+k.Services, "--kubelet-preferred-address-types=InternalIP")
+	flags[controllerManager] = append(flags[controllerManager],
+		"--node-monitor-period=5s", "--node-monitor-grace-period=50s")
+}
+
+// firstService returns the cluster IP of the API server.
+func (k *Kubelets) firstService() net.IP {
+	ip, _, err := net.ParseCIDR(k.Services)
+	if err != nil {
+		return nil
+	}
+	first := ip.To4()
+	first[3]++
+	return first
 }
 
 // componentFlags returns the flags of each component.
@@ -108,7 +138,7 @@ func (c *components) start(names ...string) error {
 func (c *components) startExited() (started bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.startMissing([]string{etcd, apiServer, controllerManager, scheduler, kwok})
+	return c.startMissing(c.names)
 }
 
 func (c *components) startMissing(names []string) (started bool, err error) {

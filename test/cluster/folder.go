@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -109,13 +110,17 @@ func (f *folder) path(parts ...string) string {
 }
 
 // writeConfig writes what the components read, and the administrator's kubeconfig.
-func (f *folder) writeConfig(name string, p *ports) error {
+func (f *folder) writeConfig(name string, p *ports, k *Kubelets) error {
+	host, ips := loopback, []net.IP{net.ParseIP(loopback)}
+	if k != nil {
+		host, ips = k.Address, append(ips, net.ParseIP(k.Address), k.firstService())
+	}
 	return errors.Join(
 		os.Mkdir(f.path(logsDir), 0o755),
 		os.WriteFile(f.path("kwok.yaml"), kwokConfig, 0o600),
 		os.WriteFile(f.path("audit-policy.yaml"), auditPolicy, 0o600),
-		writeCertificates(f.path(authorityFile), f.path(certificateFile), f.path(keyFile)),
-		f.writeKubeconfig(name, "https://"+address(p.Port(apiServerPort))))
+		writeCertificates(f.path(authorityFile), f.path(certificateFile), f.path(keyFile), ips),
+		f.writeKubeconfig(name, "https://"+net.JoinHostPort(host, strconv.Itoa(p.Port(apiServerPort)))))
 }
 
 // writeKubeconfig writes the administrator's kubeconfig, with the certificates in it: a client that read them from

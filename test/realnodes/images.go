@@ -1,0 +1,132 @@
+package realnodes
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/node-drainer/node-drainer/test/harness"
+)
+
+// writeImage writes an archive, as docker save does, of an image that holds static programs in its root folder and runs
+// the first. containerd imports it, so that no registry is needed.
+func writeImage(path, tag, user string, programs ...string) error {
+	layer, err := layerOf(programs)
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(layer)
+	config, err := json.Marshal(map[string]any{
+		"architecture": runtime.GOARCH, "os": "linux", "created": time.Unix(0, 0).UTC(),
+		"config": map[string]any{"Entrypoint": []string{"/" + filepath.Base(programs[0])}, "User": user},
+		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{"sha256:" + hex.EncodeToString(sum[:])}},
+	})
+	if err != nil {
+		return err
+	}
+	manifest, err := json.Marshal([]map[string]any{{
+		"Config": "config.json", "RepoTags": []string{tag}, "Layers": []string{"layer.tar"},
+	}})
+	if err != nil {
+		return err
+	}
+	var archive bytes.Buffer
+	w := tar.NewWriter(&archive)
+	for _, f := range []struct {
+		name    string
+		content []byte
+	}{{"config.json", config}, {"layer.tar", layer}, {"manifest.json", manifest}} {
+		if err := addFile(w, f.name, 0o644, f.content); err != nil {
+			return err
+		}
+	}
+	return errors.Join(w.Close(), os.WriteFile(path, archive.Bytes(), 0o600))
+}
+
+// layerOf returns a layer of the programs, and a /tmp.
+func layerOf(programs []string) ([]byte, error) {
+	var layer bytes.Buffer
+	w := tar.NewWriter(&layer)
+	if err := w.WriteHeader(&tar.Header{Name: "tmp/", Typeflag: tar.TypeDir, Mode: 0o1777}); err != nil {
+		return nil, err
+	}
+	for _, p := range programs {
+		content, err := os.ReadFile(p)
+		if err != nil {
+			return nil, err
+		}
+		if err := addFile(w, filepath.Base(p), 0o755, content); err != nil {
+			return nil, err
+		}
+	}
+	return layer.Bytes(), w.Close()
+}
+
+func addFile(w *tar.Writer, name string, mode int64, content []byte) error {
+	if err := w.WriteHeader(&tar.Header{Name: name, Mode: mode, Size: int64(len(content))}); err != nil {
+		return err
+	}
+	_, err := w.Write(content)
+	return err
+}
+
+// imported is the root of a containerd that has all images, as a machine image has them.
+func imported() string { return filepath.Join(Isolated(), "images") }
+
+// importImages has a containerd import the images once, for all nodes.
+func importImages(ctx context.Context) error {
+	archives, err := filepath.Glob(filepath.Join(Programs(), "*.tar"))
+	if err != nil {
+		return err
+	}
+	n := &node{dir: filepath.Join(Isolated(), "importer")}
+	err = errors.Join(os.MkdirAll(n.path("logs"), 0o755), n.writeContainerdConfig(imported()))
+	if err != nil {
+		return err
+	}
+	containerd, err := n.spawn("containerd", "--config", n.path("containerd.toml"))
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	err = harness.Eventually(ctx, func() string {
+		for _, archive := range archives {
+			output, err := exec.CommandContext(ctx, "ctr", "--address", n.socket(), "--namespace", "k8s.io",
+				"images", "import", archive).CombinedOutput()
+			if err != nil {
+				return fmt.Sprintf("import %s: %v: %s", archive, err, output)
+			}
+		}
+		return ""
+	})
+	return errors.Join(err, containerd.Process.Signal(os.Interrupt), containerd.Wait())
+}
+
+// copyImages makes the root of a containerd that has all images. What never changes is shared by links: files of images
+// are read only. The databases are copied.
+func copyImages(root string) error {
+	if output, err := exec.Command("cp", "-a", "--link", imported(), root).CombinedOutput(); err != nil {
+		return fmt.Errorf("copy the images: %w: %s", err, output)
+	}
+	return filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || filepath.Ext(path) != ".db" {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return errors.Join(os.Remove(path), os.WriteFile(path, content, 0o600))
+	})
+}

@@ -1,0 +1,123 @@
+package realnodes
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/node-drainer/node-drainer/test/harness"
+)
+
+// answerTimeout is how long a client waits for an answer.
+const answerTimeout = 5 * time.Second
+
+// Load sends requests at a fixed rate, whether or not the requests before have been answered, and keeps an account.
+type Load struct {
+	url     string
+	clients []*http.Client
+	stop    context.CancelFunc
+	work    sync.WaitGroup
+
+	mu      sync.Mutex
+	account Account
+}
+
+// Account is what became of the requests of a Load.
+type Account struct {
+	Sent     int
+	Failures []Failure // In the order of their times.
+	Slowest  time.Duration
+}
+
+// Failure is a request that was not answered with status 200.
+type Failure struct {
+	Sent time.Time
+	Took time.Duration
+	What string
+}
+
+// StartLoad sends so many GET requests a second to the URL until Stop: every other one on a connection of its own, the
+// others on connections that are kept.
+func StartLoad(url string, rate int) *Load {
+	client := func(once bool) *http.Client {
+		return &http.Client{
+			Timeout:   answerTimeout,
+			Transport: &http.Transport{DisableKeepAlives: once, MaxIdleConnsPerHost: rate},
+		}
+	}
+	l := &Load{url: url, clients: []*http.Client{client(false), client(true)}}
+	ctx, stop := context.WithCancel(context.Background())
+	l.stop = stop
+	l.work.Go(func() { l.send(ctx, rate) })
+	return l
+}
+
+// send sends requests. After a pause of the machine it sends those that are due at once, so that the rate is kept.
+func (l *Load) send(ctx context.Context, rate int) {
+	began := time.Now()
+	for n := 0; ; n++ {
+		wait := time.NewTimer(time.Until(began.Add(time.Duration(n) * time.Second / time.Duration(rate))))
+		select {
+		case <-ctx.Done():
+			wait.Stop()
+			return
+		case <-wait.C:
+			l.work.Go(func() { l.request(l.clients[n%len(l.clients)]) })
+		}
+	}
+}
+
+func (l *Load) request(client *http.Client) {
+	sent := time.Now()
+	err := get(client, l.url)
+	took := time.Since(sent)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.account.Sent++
+	l.account.Slowest = max(l.account.Slowest, took)
+	if err != nil {
+		l.account.Failures = append(l.account.Failures, Failure{sent, took, err.Error()})
+	}
+}
+
+func get(client *http.Client, url string) error {
+	response, err := client.Get(url)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if _, err := io.Copy(io.Discard, response.Body); err != nil {
+		return err
+	}
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("status %s", response.Status)
+	}
+	return nil
+}
+
+// Stop ends the load, waits for the answers that are outstanding, and returns the account.
+func (l *Load) Stop() Account {
+	l.stop()
+	l.work.Wait()
+	for _, c := range l.clients {
+		c.CloseIdleConnections()
+	}
+	slices.SortFunc(l.account.Failures, func(a, b Failure) int { return cmp.Compare(a.Sent.UnixNano(), b.Sent.UnixNano()) })
+	return l.account
+}
+
+// WaitAnswer waits until a URL is answered.
+func (c *Cluster) WaitAnswer(ctx context.Context, url string) error {
+	client := &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	return harness.Eventually(ctx, func() string {
+		if err := get(client, url); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+}

@@ -1,0 +1,72 @@
+package realnodes
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/node-drainer/node-drainer/test/cluster"
+	"github.com/node-drainer/node-drainer/test/realnodes/record"
+)
+
+const servePort = 8080
+
+// Records returns the folder of the records of all containers.
+func Records() string { return filepath.Join(Isolated(), "records") }
+
+// Serve has the pods of a workload answer HTTP requests; see the command serve of the workload.
+func Serve(flags ...string) func(*corev1.PodTemplateSpec) {
+	return func(t *corev1.PodTemplateSpec) {
+		c := run(t, append([]string{"serve"}, flags...))
+		c.Ports = []corev1.ContainerPort{{ContainerPort: servePort}}
+		c.ReadinessProbe = &corev1.Probe{
+			ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
+				Path: "/ready", Port: intstr.FromInt32(servePort),
+			}},
+			PeriodSeconds: 1,
+		}
+	}
+}
+
+// run has the pods of a template run a command of the workload, and returns their container.
+func run(t *corev1.PodTemplateSpec, args []string) *corev1.Container {
+	field := func(name, path string) corev1.EnvVar {
+		return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{
+			FieldRef: &corev1.ObjectFieldSelector{FieldPath: path},
+		}}
+	}
+	folder := corev1.HostPathDirectory
+	t.Spec.Volumes = append(t.Spec.Volumes, corev1.Volume{Name: "records", VolumeSource: corev1.VolumeSource{
+		HostPath: &corev1.HostPathVolumeSource{Path: Records(), Type: &folder},
+	}})
+	c := &t.Spec.Containers[0]
+	c.Image, c.ImagePullPolicy, c.Args = workloadImage, corev1.PullNever, args
+	c.Env = []corev1.EnvVar{
+		field("POD_NAME", "metadata.name"), field("POD_NAMESPACE", "metadata.namespace"),
+		field("POD_UID", "metadata.uid"), field("NODE_NAME", "spec.nodeName"),
+	}
+	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "records", MountPath: record.Folder})
+	return c
+}
+
+// Service creates a Service for the pods of a workload, and returns its address.
+func (c *Cluster) Service(ctx context.Context, namespace, name string) (address string, err error) {
+	s, err := c.Client().CoreV1().Services(namespace).Create(ctx, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.ServiceSpec{
+			Selector: map[string]string{cluster.AppLabel: name},
+			Ports:    []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(servePort)}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return "", err
+	}
+	return net.JoinHostPort(s.Spec.ClusterIP, "80"), nil
+}
+
+func makeRecords() error { return os.MkdirAll(Records(), 0o777) }
