@@ -17,6 +17,7 @@ import (
 
 	"github.com/node-drainer/node-drainer/test/cluster"
 	"github.com/node-drainer/node-drainer/test/harness"
+	"github.com/node-drainer/node-drainer/test/realnodes"
 )
 
 func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
@@ -69,6 +70,21 @@ func (d *demo) end(t *testing.T, code int) {
 		if strings.Contains(line, d.temp) {
 			t.Errorf("still running: %s", line)
 		}
+	}
+}
+
+// TestDemoWithRealNodes: the demo drains a node whose containers run, and no request to them fails.
+func TestDemoWithRealNodes(t *testing.T) {
+	if why := realnodes.Lacking(); why != "" {
+		t.Skip("containers cannot run here: " + why)
+	}
+	d := newDemo(t, "DEMO_NODES=real")
+	if err := d.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	d.end(t, 0)
+	if !regexp.MustCompile(`(?m)^  ok   requests +\d{3,} of clients, 0 failed$`).MatchString(d.stdout.String()) {
+		t.Errorf("the output says nothing of requests:\n%s", &d.stdout)
 	}
 }
 

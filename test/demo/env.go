@@ -18,6 +18,7 @@ import (
 	"github.com/node-drainer/node-drainer/test/awsim"
 	"github.com/node-drainer/node-drainer/test/cluster"
 	"github.com/node-drainer/node-drainer/test/harness"
+	"github.com/node-drainer/node-drainer/test/realnodes"
 )
 
 const (
@@ -35,6 +36,8 @@ const (
 	heartbeatInterval = 3 * time.Second // Shorter than the drain, so that heartbeats are seen.
 	stopTime          = 2500 * time.Millisecond
 	startTime         = 2 * time.Second
+	goOn              = 5 * time.Second         // How long a real process serves after SIGTERM.
+	rate              = 200                     // Requests a second.
 	shutdown          = 1500 * time.Millisecond // Of the machine, after its hook was completed.
 
 	// setupTimeout bounds each step of the setup except the build.
@@ -46,8 +49,12 @@ type env struct {
 	screen   *screen
 	cleanup  *cleanups
 	binaries string
+	real     bool // the nodes' containers run
 
 	cluster  *cluster.Cluster
+	machines awsim.Machines
+	runs     func(flags ...string) func(*corev1.PodTemplateSpec) // what runs in the containers, if they do
+	load     *realnodes.Load
 	aws      *awsim.Server
 	queue    string
 	instance string // The instance that is terminated.
@@ -91,12 +98,10 @@ func (e *env) setUp(ctx context.Context) error {
 }
 
 func (e *env) startCluster(ctx context.Context) (string, error) {
-	c, err := cluster.Start(ctx, cluster.Options{Name: "demo", Log: io.Discard})
+	c, err := e.startNodes(ctx)
 	if err != nil {
 		return "", err
 	}
-	e.cluster = c
-	e.cleanup.add(c.Close)
 	version, err := c.Client().Discovery().ServerVersion()
 	if err != nil {
 		return "", err
@@ -104,8 +109,29 @@ func (e *env) startCluster(ctx context.Context) (string, error) {
 	return "control plane   Kubernetes " + version.GitVersion, nil
 }
 
+// startNodes starts the control plane, and says what the nodes of instances are.
+func (e *env) startNodes(ctx context.Context) (*cluster.Cluster, error) {
+	if e.real {
+		c, err := realnodes.Start(ctx, io.Discard)
+		if err != nil {
+			return nil, err
+		}
+		e.cluster, e.machines, e.runs = c.Cluster, c.Machines, realnodes.Serve
+		e.cleanup.add(c.Close)
+		e.cleanup.add(c.KillAll)
+		return c.Cluster, nil
+	}
+	c, err := cluster.Start(ctx, cluster.Options{Name: "demo", Log: io.Discard})
+	if err != nil {
+		return nil, err
+	}
+	e.cluster, e.machines = c, c.Machines(cluster.Node{})
+	e.cleanup.add(c.Close)
+	return c, nil
+}
+
 func (e *env) startAWS(ctx context.Context) (string, error) {
-	aws, err := awsim.New(awsim.Options{Region: region, Machines: e.cluster.Machines(cluster.Node{})})
+	aws, err := awsim.New(awsim.Options{Region: region, Machines: e.machines})
 	if err != nil {
 		return "", err
 	}
@@ -165,11 +191,14 @@ func (e *env) startWorkloads(ctx context.Context) (string, error) {
 	}
 	err := errors.Join(
 		e.cluster.DaemonSet(ctx, shop, daemonSet, cluster.Pods{
-			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}, Change: e.running(),
 		}),
 		e.cluster.Deploy(ctx, cluster.Deployment{
 			Namespace: shop, Name: shop, Replicas: replicas,
-			Pods: cluster.Pods{Start: startTime, Stop: stopTime, Prefer: e.node()},
+			Pods: cluster.Pods{
+				Start: startTime, Stop: stopTime, Prefer: e.node(),
+				Change: e.running("-ready-after="+startTime.String(), "-go-on="+goOn.String()),
+			},
 		}))
 	if err != nil {
 		return "", err
@@ -178,8 +207,36 @@ func (e *env) startWorkloads(ctx context.Context) (string, error) {
 		e.cluster.WaitReady(ctx, shop, cluster.Selector(shop), replicas),
 		e.cluster.WaitReady(ctx, shop, cluster.Selector(daemonSet), instances),
 		e.cluster.MinAvailable(ctx, shop, shop, fmt.Sprint(minAvailable)))
+	if err == nil {
+		err = e.startLoad(ctx)
+	}
 	return fmt.Sprintf("workloads       Deployment %s of %d pods on one node, minAvailable %d; a DaemonSet",
 		shop, replicas, minAvailable), err
+}
+
+// running has the containers of pods serve requests, if they run.
+func (e *env) running(flags ...string) func(*corev1.PodTemplateSpec) {
+	if e.runs == nil {
+		return nil
+	}
+	return e.runs(flags...)
+}
+
+// startLoad sends requests to the Deployment from now on, if its containers run.
+func (e *env) startLoad(ctx context.Context) error {
+	if !e.real {
+		return nil
+	}
+	url, err := realnodes.Service(ctx, e.cluster, shop, shop)
+	if err != nil {
+		return err
+	}
+	if err := realnodes.WaitAnswer(ctx, url); err != nil {
+		return err
+	}
+	e.load = realnodes.StartLoad(url, rate)
+	e.cleanup.add(func() error { e.load.Stop(); return nil })
+	return nil
 }
 
 func (e *env) node() string { return cluster.NodeName(e.instance) }

@@ -2,6 +2,7 @@
 // simulated AWS and the agent, terminates one instance by scaling in, and prints what happens until the
 // instance is gone. It leaves nothing behind, and exits with 0 only if every check passed.
 //
+// DEMO_NODES=real runs kubelets whose containers run, and counts the requests that fail; see package realnodes.
 // DEMO_KEEP=1 keeps everything running until Ctrl-C. cluster.Binaries explains KUBE_BINARIES, KUBE_MIRROR and
 // DEMO_BUILD.
 package main
@@ -19,11 +20,17 @@ import (
 
 	"github.com/node-drainer/node-drainer/test/cluster"
 	"github.com/node-drainer/node-drainer/test/harness"
+	"github.com/node-drainer/node-drainer/test/realnodes"
 )
 
 const preface = `node-drainer: an Auto Scaling group scales in by one instance, and its node is drained first.
   Real:       etcd, kube-apiserver, controllers, scheduler, RBAC, evictions; the agent, as a process
   Simulated:  AWS (SQS, Auto Scaling) by test/awsim; kubelets by kwok, so nothing runs in the pods
+`
+
+const realPreface = `node-drainer: an Auto Scaling group scales in by one instance, and its node is drained first.
+  Real:       etcd, kube-apiserver, controllers, scheduler, RBAC, evictions; kubelets, containers and kube-proxy; the agent
+  Simulated:  AWS (SQS, Auto Scaling) by test/awsim
 `
 
 func main() {
@@ -33,6 +40,9 @@ func main() {
 	flag.Parse()
 	os.Exit(harness.Main(func(ctx context.Context) int {
 		s := newScreen(os.Stdout)
+		if os.Getenv(nodesVariable) == "real" {
+			return runReal(ctx, s, options{agent: *agent}, os.Stderr)
+		}
 		if *recording == "" {
 			return run(ctx, s, options{agent: *agent}, os.Stderr)
 		}
@@ -42,16 +52,53 @@ func main() {
 		}
 		defer file.Close()
 		s.record(file)
-		return run(ctx, s, options{*agent, *recording}, os.Stderr)
+		return run(ctx, s, options{agent: *agent, recording: *recording}, os.Stderr)
 	}))
 }
 
+// nodesVariable says what the nodes are: real, or simulated if it is empty.
+const nodesVariable = "DEMO_NODES"
+
 // options are those of the command line.
-type options struct{ agent, recording string }
+type options struct {
+	agent, recording string
+	real             bool
+}
+
+// runReal is run with real nodes, in namespaces that end with it.
+func runReal(ctx context.Context, s *screen, o options, errs io.Writer) int {
+	if why := realnodes.Lacking(); why != "" {
+		_, _ = fmt.Fprintf(errs, "%s=real: containers cannot run here: %s\n", nodesVariable, why)
+		return harness.ExitFailed
+	}
+	if keep() {
+		_, _ = fmt.Fprintln(errs, "DEMO_KEEP=1 keeps simulated nodes only: unset "+nodesVariable)
+		return harness.ExitFailed
+	}
+	inside, code, err := realnodes.Enter(ctx, errs, func(context.Context, string) error { return nil })
+	if err != nil {
+		return harness.ExitCode(ctx, errs, err)
+	}
+	if !inside {
+		return code
+	}
+	o.real = true
+	return run(ctx, s, o, errs)
+}
+
+// keep reports whether everything is to be kept running.
+func keep() bool {
+	value := os.Getenv("DEMO_KEEP")
+	return value != "" && value != "0"
+}
 
 // run is the demo; it returns the exit code. Everything that it has started has ended by then.
 func run(ctx context.Context, s *screen, o options, errs io.Writer) int {
-	s.line(preface)
+	if o.real {
+		s.line(realPreface)
+	} else {
+		s.line(preface)
+	}
 	var cleanup cleanups
 	err := demonstrate(ctx, s, o, &cleanup, errs)
 	interrupted := ctx.Err() != nil
@@ -80,7 +127,7 @@ func demonstrate(ctx context.Context, s *screen, o options, cleanup *cleanups, l
 	if err != nil {
 		return err
 	}
-	e := &env{screen: s, cleanup: cleanup, binaries: binaries, binary: o.agent}
+	e := &env{screen: s, cleanup: cleanup, binaries: binaries, binary: o.agent, real: o.real}
 	if err := e.setUp(ctx); err != nil {
 		return err
 	}
@@ -96,7 +143,7 @@ func demonstrate(ctx context.Context, s *screen, o options, cleanup *cleanups, l
 	if err := result.check(); err != nil {
 		return err
 	}
-	if keep := os.Getenv("DEMO_KEEP"); keep != "" && keep != "0" {
+	if keep() {
 		return e.keep(ctx)
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/node-drainer/node-drainer/test/awsim"
 	"github.com/node-drainer/node-drainer/test/cluster"
+	"github.com/node-drainer/node-drainer/test/realnodes"
 )
 
 // result is the outcome, as the control plane and the simulated AWS report it.
@@ -24,6 +25,8 @@ type result struct {
 	Tainted time.Duration // These are times since the scale-in.
 	Drained time.Duration
 	Whole   time.Duration
+
+	Requests *realnodes.Account // Those of clients, if the containers run.
 
 	Kubernetes map[string]int // The agent's requests, by verb.
 	Evictions  int            // Of those.
@@ -44,6 +47,10 @@ func (d *drain) result(ctx context.Context) (result, error) {
 			r.Action = a
 		}
 	}
+	if d.load != nil {
+		account := d.load.Stop()
+		r.Requests = &account
+	}
 	requests, err := d.cluster.Requests(ctx, cluster.UserName(agentNamespace, "agent"))
 	for _, q := range requests {
 		r.Kubernetes[q.Verb]++
@@ -62,7 +69,7 @@ type row struct{ what, seen, fault string }
 
 func (r result) rows() []row {
 	a := r.Action
-	return []row{
+	rows := []row{
 		{"pods moved", fmt.Sprintf("%d of %d", r.Pods.Gone, r.Pods.Total), unless(r.Pods.Gone == r.Pods.Total,
 			"pods are left on the node")},
 		{"pods killed", fmt.Sprint(len(a.Killed)+r.Forced) + some(a.Killed), unless(len(a.Killed)+r.Forced == 0,
@@ -76,6 +83,13 @@ func (r result) rows() []row {
 			heartbeatTimeout), unless(len(a.Heartbeats) > 0, "no heartbeat was sent")},
 		{"hook completed by", completedBy(a), r.completion()},
 	}
+	if q := r.Requests; q != nil {
+		rows = append(rows, row{
+			"requests", fmt.Sprintf("%d of clients, %d failed", q.Sent, len(q.Failures)),
+			unless(q.Sent > 0 && len(q.Failures) == 0, "requests of clients failed"),
+		})
+	}
+	return rows
 }
 
 // measures are the lines without a check.

@@ -85,7 +85,7 @@ func imported() string { return filepath.Join(Isolated(), "images") }
 
 // importImages has a containerd import the images once, for all nodes.
 func importImages(ctx context.Context) error {
-	archives, err := filepath.Glob(filepath.Join(Programs(), "*.tar"))
+	archives, err := filepath.Glob(filepath.Join(programsIn(Isolated()), "*.tar"))
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"syscall"
 )
@@ -28,37 +29,28 @@ done`
 // Isolated returns the folder of the namespaces in which this process runs, empty if it runs in none.
 func Isolated() string { return os.Getenv(isolatedVariable) }
 
-// Isolate runs this program again, with the same arguments and in namespaces of its own, and returns its exit code.
-// Nothing that it starts, mounts or configures is left when this process ends. Its temporary files go to the folder of
-// Isolated, which is removed.
-func Isolate(env ...string) (code int, err error) {
-	dir, err := os.MkdirTemp("", "node-drainer-nodes-")
-	if err != nil {
-		return 1, err
-	}
+// isolate runs this program again, with the same arguments and in namespaces of its own, and returns its exit code.
+// Nothing that it starts, mounts or configures is left when this process ends. Its temporary files go to the folder.
+func isolate(dir string) (code int, err error) {
 	program, err := os.Executable()
 	if err != nil {
 		return 1, err
 	}
-	end, err := startReaper(dir)
-	if err != nil {
-		return 1, errors.Join(err, os.RemoveAll(dir))
-	}
 	cmd := exec.Command(program, os.Args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = append(append(os.Environ(), isolatedVariable+"="+dir, "TMPDIR="+dir), env...)
+	cmd.Env = append(os.Environ(), isolatedVariable+"="+dir, "TMPDIR="+dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL,
 	}
+	// The signal is sent when the thread ends that has started the process.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	err = cmd.Run()
-	if ended := end(); err == nil {
-		err = ended
-	}
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		return max(exit.ExitCode(), 1), nil
 	}
-	return cmd.ProcessState.ExitCode(), err
+	return 0, err
 }
 
 // startReaper starts the reaper. end has it do its work, and returns when that is done.
@@ -103,8 +95,11 @@ func ip(args ...string) error {
 	return nil
 }
 
-// lacking returns why containers cannot run here, empty if they can.
-func lacking() string {
+// Lacking returns why containers cannot run here, empty if they can.
+func Lacking() string {
+	if Isolated() != "" {
+		return ""
+	}
 	if os.Getuid() != 0 {
 		return "it needs root"
 	}

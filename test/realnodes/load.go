@@ -103,7 +103,7 @@ func get(client *http.Client, url string) error {
 // Stop ends the load, waits for the answers that are outstanding, and returns the account.
 func (l *Load) Stop() Account {
 	l.stop()
-	l.work.Wait()
+	l.work.Wait() // Further calls return the same.
 	for _, c := range l.clients {
 		c.CloseIdleConnections()
 	}
@@ -112,7 +112,7 @@ func (l *Load) Stop() Account {
 }
 
 // WaitAnswer waits until a URL is answered.
-func (c *Cluster) WaitAnswer(ctx context.Context, url string) error {
+func WaitAnswer(ctx context.Context, url string) error {
 	client := &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	return harness.Eventually(ctx, func() string {
 		if err := get(client, url); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,52 +15,61 @@ import (
 	"github.com/node-drainer/node-drainer/test/harness"
 )
 
-// programsVariable is set in the namespaces to the folder of what Main has built: there are no downloads.
-const programsVariable = "NODE_DRAINER_PROGRAMS"
-
 // Main runs the tests of a package in namespaces of their own, and returns the exit code for TestMain. Where containers
 // cannot run it says why, and runs none.
 func Main(m *testing.M) int {
-	if Isolated() != "" {
-		if err := prepare(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		return m.Run()
-	}
-	if why := lacking(); why != "" {
-		fmt.Printf("SKIP: real nodes cannot run here: %s\n", why)
+	if why := Lacking(); why != "" {
+		fmt.Printf("SKIP: containers cannot run here: %s\n", why)
 		return 0
 	}
-	dir, err := os.MkdirTemp("", "node-drainer-programs-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	ctx := context.Background()
-	if _, err = cluster.Binaries(ctx, os.Stderr, programNames...); err == nil {
-		err = build(ctx, dir)
-	}
-	code := 1
-	if err == nil {
-		code, err = Isolate(programsVariable + "=" + dir)
-	}
+	inside, code, err := Enter(context.Background(), os.Stderr, buildProduct)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return max(code, 1)
 	}
-	return code
+	if !inside {
+		return code
+	}
+	return m.Run()
 }
 
-// Programs returns the folder of what Main has built.
-func Programs() string { return os.Getenv(programsVariable) }
+// Enter makes this program run in namespaces of its own. There it returns inside, and the program goes on. In the process
+// that was started first it builds the images of the nodes before, with what build adds in a folder, and returns the exit
+// code when the namespaces have ended, with all that ran in them. There are no downloads in them.
+func Enter(
+	ctx context.Context, log io.Writer, build func(ctx context.Context, dir string) error,
+) (inside bool, code int, err error) {
+	if Isolated() != "" {
+		return true, 0, prepare()
+	}
+	dir, err := os.MkdirTemp("", "node-drainer-nodes-")
+	if err != nil {
+		return false, 1, err
+	}
+	end, err := startReaper(dir)
+	if err != nil {
+		return false, 1, errors.Join(err, os.RemoveAll(dir))
+	}
+	defer func() { err = errors.Join(err, end()) }()
+	programs := programsIn(dir)
+	if _, err := cluster.Binaries(ctx, log, programNames...); err != nil {
+		return false, 1, err
+	}
+	if err := errors.Join(os.Mkdir(programs, 0o755), buildWorkload(ctx, programs), build(ctx, programs)); err != nil {
+		return false, 1, err
+	}
+	code, err = isolate(dir)
+	return false, code, err
+}
+
+// programsIn returns the folder of what Enter has built.
+func programsIn(dir string) string { return filepath.Join(dir, "programs") }
 
 // Binary returns the path of a program of this repository, which Main has built.
-func Binary(program string) string { return filepath.Join(Programs(), program) }
+func Binary(program string) string { return filepath.Join(programsIn(Isolated()), program) }
 
-// build builds the programs of this repository into a folder, and images of them.
-func build(ctx context.Context, dir string) error {
+// buildProduct builds the programs of this repository, and an image of them.
+func buildProduct(ctx context.Context, dir string) error {
 	if _, err := chart.Helm(ctx, nil, "version"); err != nil { // Here it can be built.
 		return err
 	}
@@ -68,6 +78,12 @@ func build(ctx context.Context, dir string) error {
 			return err
 		}
 	}
+	return writeImage(filepath.Join(dir, "product.tar"), Registry+"/"+Repository+":"+Tag, "65532:65532",
+		filepath.Join(dir, harness.Agent), filepath.Join(dir, harness.Trigger))
+}
+
+// buildWorkload builds the program of the workloads, and images of it.
+func buildWorkload(ctx context.Context, dir string) error {
 	workload := filepath.Join(dir, "workload")
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", workload,
 		"github.com/node-drainer/node-drainer/test/realnodes/workload")
@@ -77,7 +93,5 @@ func build(ctx context.Context, dir string) error {
 	}
 	return errors.Join(
 		writeImage(filepath.Join(dir, "pause.tar"), pauseImage, "", workload),
-		writeImage(filepath.Join(dir, "workload.tar"), workloadImage, "", workload),
-		writeImage(filepath.Join(dir, "product.tar"), Registry+"/"+Repository+":"+Tag, "65532:65532",
-			filepath.Join(dir, harness.Agent), filepath.Join(dir, harness.Trigger)))
+		writeImage(filepath.Join(dir, "workload.tar"), workloadImage, "", workload))
 }

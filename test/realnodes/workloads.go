@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -50,12 +51,14 @@ func run(t *corev1.PodTemplateSpec, args []string) *corev1.Container {
 		field("POD_NAME", "metadata.name"), field("POD_NAMESPACE", "metadata.namespace"),
 		field("POD_UID", "metadata.uid"), field("NODE_NAME", "spec.nodeName"),
 	}
+	// Without a request, the kubelet gives a container next to nothing of a busy machine's processors.
+	c.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("50m")}
 	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "records", MountPath: record.Folder})
 	return c
 }
 
-// Service creates a Service for the pods of a workload, and returns its address.
-func (c *Cluster) Service(ctx context.Context, namespace, name string) (address string, err error) {
+// Service creates a Service for the pods of a workload, and returns its URL.
+func Service(ctx context.Context, c *cluster.Cluster, namespace, name string) (url string, err error) {
 	s, err := c.Client().CoreV1().Services(namespace).Create(ctx, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.ServiceSpec{
@@ -66,7 +69,7 @@ func (c *Cluster) Service(ctx context.Context, namespace, name string) (address 
 	if err != nil {
 		return "", err
 	}
-	return net.JoinHostPort(s.Spec.ClusterIP, "80"), nil
+	return "http://" + net.JoinHostPort(s.Spec.ClusterIP, "80") + "/", nil
 }
 
 func makeRecords() error { return os.MkdirAll(Records(), 0o777) }

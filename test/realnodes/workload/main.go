@@ -79,7 +79,9 @@ func serve(j *journal, signals <-chan os.Signal, args []string) error {
 	readyAfter := flags.Duration("ready-after", 0, "how long it takes to become ready")
 	goOn := flags.Duration("go-on", 0, "how long it goes on after SIGTERM")
 	work := flags.Duration("work", 0, "how long a request takes")
+	listenAfter := flags.Duration("listen-after", 0, "how long it does not listen at all")
 	ignore := flags.Bool("ignore", false, "ignore SIGTERM")
+	abrupt := flags.Bool("abrupt", false, "exit at SIGTERM at once, whatever has begun")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -97,6 +99,7 @@ func serve(j *journal, signals <-chan os.Signal, args []string) error {
 		case <-r.Context().Done():
 		}
 	})
+	time.Sleep(*listenAfter)
 	server := &http.Server{Addr: ":8080", Handler: mux, ReadHeaderTimeout: time.Minute}
 	failed := make(chan error, 1)
 	go func() { failed <- server.ListenAndServe() }()
@@ -108,6 +111,9 @@ func serve(j *journal, signals <-chan os.Signal, args []string) error {
 			return err
 		case s := <-signals:
 			j.write(record.Signal, s.String())
+		}
+		if *abrupt {
+			return nil
 		}
 		if !*ignore {
 			break
