@@ -31,6 +31,7 @@ type node struct {
 	dir                  string
 	number               int // of its addresses
 	cgroup               string
+	broken               bool // It has no network plugin, so its Node never becomes Ready.
 	containerd, kubelet  *exec.Cmd
 }
 
@@ -134,8 +135,11 @@ disabled_plugins = ["io.containerd.snapshotter.v1.aufs", "io.containerd.snapshot
 `, root, n.path("state"), n.socket(), pauseImage, pluginsDir, n.path("cni")), 0o600)
 }
 
-// writeNetwork writes the CNI configuration: a bridge, whose pods the other nodes and the host reach by their addresses.
+// writeNetwork writes the CNI configuration, unless the machine is broken: a bridge, whose pods the other nodes and the host reach by their addresses.
 func (n *node) writeNetwork() error {
+	if n.broken {
+		return nil
+	}
 	config, err := json.Marshal(map[string]any{
 		"cniVersion": "1.0.0", "name": n.name,
 		"plugins": []map[string]any{{

@@ -27,7 +27,9 @@ func main() {
 		<-signals
 		return
 	}
-	commands := map[string]func(*journal, <-chan os.Signal, []string) error{"serve": serve, "work": work}
+	commands := map[string]func(*journal, <-chan os.Signal, []string) error{
+		"serve": serve, "work": work, "ignore": ignore, "stream": stream, "daemon": daemon, "depend": depend,
+	}
 	do, ok := commands[os.Args[1]]
 	if !ok {
 		fmt.Fprintf(os.Stderr, "unknown command %q\n", os.Args[1])
@@ -120,35 +122,4 @@ func serve(j *journal, signals <-chan os.Signal, args []string) error {
 		return nil
 	}
 	return err
-}
-
-// work takes jobs from the queue of the test, one at a time, and reports each that it has done. At SIGTERM it ends the
-// one that it has.
-func work(j *journal, signals <-chan os.Signal, args []string) error {
-	flags := flag.NewFlagSet("work", flag.ContinueOnError)
-	queue := flags.String("queue", "", "the URL of the queue")
-	takes := flags.Duration("takes", 20*time.Second, "how long a job takes")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	j.write(record.Ready, "")
-	client := &http.Client{Timeout: 10 * time.Second}
-	for {
-		select {
-		case s := <-signals:
-			j.write(record.Signal, s.String())
-			return nil
-		case <-time.After(100 * time.Millisecond):
-		}
-		job, err := take(client, *queue, j.pod)
-		if err != nil || job == "" {
-			continue
-		}
-		j.write(record.JobBegun, job)
-		time.Sleep(*takes)
-		j.write(record.JobDone, job)
-		if err := done(client, *queue, job); err != nil {
-			return err
-		}
-	}
 }
