@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"syscall"
 )
@@ -44,6 +45,9 @@ func Isolate(env ...string) (code int, err error) {
 	if err != nil {
 		return 1, errors.Join(err, os.RemoveAll(dir))
 	}
+	// The signal of Pdeathsig is sent when the thread ends that has started the program.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	cmd := exec.Command(program, os.Args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Env = append(append(os.Environ(), isolatedVariable+"="+dir, "TMPDIR="+dir), env...)
