@@ -234,7 +234,7 @@ func (e *env) startLoad(ctx context.Context) error {
 	if err := realnodes.WaitAnswer(ctx, url); err != nil {
 		return err
 	}
-	e.load = realnodes.StartLoad(url, rate)
+	e.load = realnodes.StartLoad(url, rate) //nolint:contextcheck // It goes on until Stop.
 	e.cleanup.add(func() error { e.load.Stop(); return nil })
 	return nil
 }

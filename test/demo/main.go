@@ -29,7 +29,7 @@ const preface = `node-drainer: an Auto Scaling group scales in by one instance, 
 `
 
 const realPreface = `node-drainer: an Auto Scaling group scales in by one instance, and its node is drained first.
-  Real:       etcd, kube-apiserver, controllers, scheduler, RBAC, evictions; kubelets, containers and kube-proxy; the agent
+  Real:       the control plane; kubelets, containers and kube-proxy; the agent, as a process
   Simulated:  AWS (SQS, Auto Scaling) by test/awsim
 `
 

@@ -130,8 +130,8 @@ func (f *fixture) addHook() {
 	}))
 }
 
-// install installs the chart, and waits until both replicas of the agent are ready.
-func (f *fixture) install() {
+// install installs the chart, with more values if there are any, and waits until both replicas of the agent are ready.
+func (f *fixture) install(more ...string) {
 	f.t.Helper()
 	f.must(harness.CreateNamespace(f.t.Context(), f.cluster.Client(), system))
 	values := []string{
@@ -148,6 +148,9 @@ func (f *fixture) install() {
 	args := []string{}
 	for _, v := range values {
 		args = append(args, "--set-string", v)
+	}
+	for _, v := range more {
+		args = append(args, "--set", v)
 	}
 	objects, err := chart.Render(f.t.Context(), "node-drainer", system, args...)
 	f.must(err)
@@ -195,7 +198,8 @@ func (f *fixture) trigger(args ...string) (code int, output string) {
 // explain logs what is in the cluster.
 func (f *fixture) explain() {
 	for _, args := range [][]string{
-		{"get", "nodes", "-o", "wide"}, {"get", "pods", "--all-namespaces", "-o", "wide"},
+		{"get", "nodes", "-o", "wide"},
+		{"get", "pods", "--all-namespaces", "-o", "wide"},
 		{"logs", "--namespace", system, "--selector", "app.kubernetes.io/name=node-drainer", "--tail", "100"},
 		{"get", "events", "--all-namespaces", "--sort-by", ".metadata.creationTimestamp"},
 	} {

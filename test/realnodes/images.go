@@ -119,14 +119,14 @@ func copyImages(root string) error {
 	if output, err := exec.Command("cp", "-a", "--link", imported(), root).CombinedOutput(); err != nil {
 		return fmt.Errorf("copy the images: %w: %s", err, output)
 	}
-	return filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || filepath.Ext(path) != ".db" {
-			return err
-		}
+	for _, database := range []string{
+		"io.containerd.metadata.v1.bolt/meta.db", "io.containerd.snapshotter.v1.overlayfs/metadata.db",
+	} {
+		path := filepath.Join(root, database)
 		content, err := os.ReadFile(path)
-		if err != nil {
+		if err := errors.Join(err, os.Remove(path), os.WriteFile(path, content, 0o600)); err != nil {
 			return err
 		}
-		return errors.Join(os.Remove(path), os.WriteFile(path, content, 0o600))
-	})
+	}
+	return nil
 }

@@ -1,7 +1,6 @@
 package realnodes
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -107,7 +106,7 @@ func (l *Load) Stop() Account {
 	for _, c := range l.clients {
 		c.CloseIdleConnections()
 	}
-	slices.SortFunc(l.account.Failures, func(a, b Failure) int { return cmp.Compare(a.Sent.UnixNano(), b.Sent.UnixNano()) })
+	slices.SortFunc(l.account.Failures, func(a, b Failure) int { return a.Sent.Compare(b.Sent) })
 	return l.account
 }
 

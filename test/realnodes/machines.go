@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/node-drainer/node-drainer/test/cluster"
@@ -48,15 +49,16 @@ type Machines struct {
 	mu       sync.Mutex
 	started  int
 	machines map[string]*node // By instance.
+	broken   map[int]bool     // By version of the launch template.
 }
 
 // Start starts a control plane whose Services work, without nodes, in the namespaces of Main.
 func Start(ctx context.Context, log io.Writer) (*Cluster, error) {
-	programs, err := cluster.Binaries(ctx, log, programNames...)
+	programs, err := cluster.Binaries(ctx, log, programNames()...)
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(connectMachines(), makeRecords(), importImages(ctx)); err != nil {
+	if err := errors.Join(connectMachines(), makeFolders(), importImages(ctx)); err != nil {
 		return nil, err
 	}
 	control, err := cluster.Start(ctx, cluster.Options{
@@ -67,13 +69,13 @@ func Start(ctx context.Context, log io.Writer) (*Cluster, error) {
 	}
 	c := &Cluster{Cluster: control, Machines: &Machines{
 		nodes: control.Nodes, kubeconfig: control.Kubeconfig(), programs: programs, dir: Isolated(),
-		machines: map[string]*node{},
+		machines: map[string]*node{}, broken: map[int]bool{},
 	}}
 	return c, c.startProxy(ctx)
 }
 
 // programNames are the programs that Binaries does not return for a control plane alone.
-var programNames = []string{cluster.Kubectl, "kubelet", "kube-proxy"}
+func programNames() []string { return []string{cluster.Kubectl, "kubelet", "kube-proxy"} }
 
 // startProxy starts the kube-proxy of all machines, which share one network.
 func (c *Cluster) startProxy(ctx context.Context) error {
@@ -90,7 +92,9 @@ func (c *Cluster) startProxy(ctx context.Context) error {
 	// Pods of one node answer each other without the host, which would otherwise not see the answers.
 	c.proxy = exec.Command(filepath.Join(c.programs, "kube-proxy"), "--proxy-mode=nftables", "--masquerade-all",
 		"--kubeconfig="+c.Kubeconfig(), "--hostname-override="+proxyNode, "--bind-address="+hostAddress,
-		"--healthz-bind-address="+proxyHealth, "--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0s", "--conntrack-tcp-timeout-close-wait=0s",
+		"--healthz-bind-address="+proxyHealth,
+		// What belongs to the kernel and not to these namespaces stays as it is.
+		"--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0s", "--conntrack-tcp-timeout-close-wait=0s",
 		"--v=2")
 	c.proxy.Stdout, c.proxy.Stderr = log, log
 	if err := c.proxy.Start(); err != nil {
@@ -122,22 +126,32 @@ func (c *Cluster) addProxyNode(ctx context.Context) (remove func(), err error) {
 
 // Launch starts the machine of an instance and returns when its Node is Ready.
 func (m *Machines) Launch(ctx context.Context, instanceID, zone string) error {
+	return m.LaunchVersion(ctx, instanceID, zone, 0)
+}
+
+// LaunchVersion is Launch for one version of the launch template; see Break. It does not wait for a node that never
+// becomes Ready.
+func (m *Machines) LaunchVersion(ctx context.Context, instanceID, zone string, version int) error {
 	m.mu.Lock()
 	m.started++
 	n := &node{
 		name: cluster.NodeName(instanceID), zone: zone, instance: instanceID, number: m.started,
 		dir: filepath.Join(m.dir, fmt.Sprintf("m%d", m.started)), cgroup: cgroupOf(m.dir) + "/" + instanceID,
 	}
+	n.broken = m.broken[version]
 	m.machines[instanceID] = n
 	m.mu.Unlock()
 	if err := n.boot(m.kubeconfig, m.programs); err != nil {
 		return fmt.Errorf("start the machine of %s: %w", instanceID, err)
 	}
+	if n.broken {
+		return nil
+	}
 	return m.nodes.WaitSchedulable(ctx, n.name)
 }
 
-// Terminate kills the machine of an instance with everything on it, and removes its Node as the cloud controller manager
-// does. It returns the pods that this killed.
+// Terminate kills the machine of an instance with everything on it, and removes its Node as the cloud controller
+// manager does. It returns the pods that this killed.
 func (m *Machines) Terminate(ctx context.Context, instanceID string) (killed []string, err error) {
 	m.mu.Lock()
 	n := m.machines[instanceID]
@@ -149,6 +163,9 @@ func (m *Machines) Terminate(ctx context.Context, instanceID string) (killed []s
 	killed, err = m.Pods(ctx, instanceID)
 	err = errors.Join(err, n.kill())
 	_, removed := m.nodes.RemoveNode(ctx, n.name)
+	if apierrors.IsNotFound(removed) { // Its kubelet has not registered it yet.
+		removed = nil
+	}
 	return killed, errors.Join(err, removed)
 }
 

@@ -33,9 +33,9 @@ func Main(m *testing.M) int {
 	return m.Run()
 }
 
-// Enter makes this program run in namespaces of its own. There it returns inside, and the program goes on. In the process
-// that was started first it builds the images of the nodes before, with what build adds in a folder, and returns the exit
-// code when the namespaces have ended, with all that ran in them. There are no downloads in them.
+// Enter makes this program run in namespaces of its own. There it returns inside, and the program goes on. In the
+// process that was started first it builds the images of the nodes before, with what build adds in a folder, and
+// returns the exit code when the namespaces have ended, with all that ran in them. There are no downloads in them.
 func Enter(
 	ctx context.Context, log io.Writer, build func(ctx context.Context, dir string) error,
 ) (inside bool, code int, err error) {
@@ -52,7 +52,7 @@ func Enter(
 	}
 	defer func() { err = errors.Join(err, end()) }()
 	programs := programsIn(dir)
-	if _, err := cluster.Binaries(ctx, log, programNames...); err != nil {
+	if _, err := cluster.Binaries(ctx, log, programNames()...); err != nil {
 		return false, 1, err
 	}
 	if err := errors.Join(os.Mkdir(programs, 0o755), buildWorkload(ctx, programs), build(ctx, programs)); err != nil {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -31,6 +32,7 @@ type node struct {
 	dir                  string
 	number               int // of its addresses
 	cgroup               string
+	broken               bool // It has no network plugin, so its Node never becomes Ready.
 	containerd, kubelet  *exec.Cmd
 }
 
@@ -71,55 +73,6 @@ func (n *node) boot(kubeconfig string, programs string) error {
 	return err
 }
 
-// makeCgroup makes a cgroup in each hierarchy. The reaper removes it.
-func makeCgroup(name string) error {
-	hierarchies, err := filepath.Glob(filepath.Join(cgroupsDir, "*", "cgroup.procs"))
-	if err != nil {
-		return err
-	}
-	for _, procs := range hierarchies {
-		dir := filepath.Dir(procs)
-		for part := range strings.SplitSeq(name, "/") {
-			parent := dir
-			dir = filepath.Join(dir, part)
-			if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
-				return err
-			}
-			if err := setUpCgroup(parent, dir); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// setUpCgroup gives a new cgroup what it lacks of its parent's processors and memory, where it is about these. It gets a
-// larger share of the time of processors: all containers in it would otherwise count as one process beside other ones.
-func setUpCgroup(parent, dir string) error {
-	values := map[string][]byte{"cpu.shares": []byte("65536")}
-	for _, name := range []string{"cpuset.cpus", "cpuset.mems"} {
-		value, err := os.ReadFile(filepath.Join(parent, name))
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
-		values[name] = value
-	}
-	for name, value := range values {
-		file, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY, 0)
-		if errors.Is(err, os.ErrNotExist) {
-			continue // The hierarchy is about something else.
-		}
-		if err != nil {
-			return err
-		}
-		_, err = file.Write(value)
-		if err := errors.Join(err, file.Close()); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // spawn starts a program of the node. Its output is in the node's folder.
 func (n *node) spawn(program string, args ...string) (*exec.Cmd, error) {
 	log, err := os.OpenFile(n.path("logs", filepath.Base(program)+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -141,7 +94,8 @@ func (n *node) writeContainerdConfig(root string) error {
 root = %q
 state = %q
 disabled_plugins = ["io.containerd.snapshotter.v1.aufs", "io.containerd.snapshotter.v1.btrfs",
-  "io.containerd.snapshotter.v1.devmapper", "io.containerd.snapshotter.v1.zfs", "io.containerd.tracing.processor.v1.otlp"]
+  "io.containerd.snapshotter.v1.devmapper", "io.containerd.snapshotter.v1.zfs",
+  "io.containerd.tracing.processor.v1.otlp"]
 [grpc]
   address = %q
 [plugins."io.containerd.grpc.v1.cri"]
@@ -156,8 +110,11 @@ disabled_plugins = ["io.containerd.snapshotter.v1.aufs", "io.containerd.snapshot
 `, root, n.path("state"), n.socket(), pauseImage, pluginsDir, n.path("cni")), 0o600)
 }
 
-// writeNetwork writes the CNI configuration: a bridge, whose pods the other nodes and the host reach by their addresses.
+// writeNetwork writes the CNI configuration, unless the machine is broken: a bridge, whose pods the other nodes and the host reach by their addresses.
 func (n *node) writeNetwork() error {
+	if n.broken {
+		return nil
+	}
 	config, err := json.Marshal(map[string]any{
 		"cniVersion": "1.0.0", "name": n.name,
 		"plugins": []map[string]any{{
@@ -182,11 +139,15 @@ func (n *node) writeKubeletConfig() error {
 		"address": n.address(), "port": kubeletPort, "healthzPort": 0, "readOnlyPort": 0,
 		"providerID":               "aws:///" + n.zone + "/" + n.instance,
 		"containerRuntimeEndpoint": "unix://" + n.socket(),
-		"authentication":           map[string]any{"anonymous": map[string]any{"enabled": true}, "webhook": map[string]any{"enabled": false}},
-		"authorization":            map[string]any{"mode": "AlwaysAllow"},
-		"cgroupDriver":             "cgroupfs", "cgroupRoot": "/" + n.cgroup, "cgroupsPerQOS": true, "failCgroupV1": false,
+		"authentication": map[string]any{
+			"anonymous": map[string]any{"enabled": true}, "webhook": map[string]any{"enabled": false},
+		},
+		"authorization": map[string]any{"mode": "AlwaysAllow"},
+		"cgroupDriver":  "cgroupfs", "cgroupRoot": "/" + n.cgroup, "cgroupsPerQOS": true, "failCgroupV1": false,
 		"enforceNodeAllocatable": []string{}, "failSwapOn": false, "localStorageCapacityIsolation": false,
-		"evictionHard":                map[string]string{"memory.available": "1Mi", "nodefs.available": "0.1%", "imagefs.available": "0.1%"},
+		"evictionHard": map[string]string{
+			"memory.available": "1Mi", "nodefs.available": "0.1%", "imagefs.available": "0.1%",
+		},
 		"imageGCHighThresholdPercent": 100, "clusterDomain": "cluster.local", "resolvConf": "",
 		"podLogsDir": n.path("logs", "pods"), "serializeImagePulls": false,
 		"nodeStatusUpdateFrequency": seconds(10), "syncFrequency": seconds(10),
@@ -224,7 +185,8 @@ func (n *node) kill() error {
 	for _, pid := range shims {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
-	return errors.Join(unmountBelow(n.dir), n.removeBridge(), ip("address", "delete", n.address()+"/32", "dev", machinesDevice))
+	return errors.Join(unmountBelow(n.dir), n.removeBridge(),
+		ip("address", "delete", n.address()+"/32", "dev", machinesDevice))
 }
 
 // removeBridge removes the node's bridge, which the first pod has made.
@@ -246,32 +208,10 @@ func processesWith(argument string) (pids []int, err error) {
 		if err != nil {
 			continue // It has exited.
 		}
-		for _, a := range strings.Split(string(text), "\x00") {
-			if a == argument {
-				pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-				pids = append(pids, pid)
-				break
-			}
+		if slices.Contains(strings.Split(string(text), "\x00"), argument) {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+			pids = append(pids, pid)
 		}
 	}
 	return pids, nil
-}
-
-// unmountBelow unmounts everything in a folder, the last mount first.
-func unmountBelow(dir string) (err error) {
-	mounts, err := os.ReadFile("/proc/self/mounts")
-	if err != nil {
-		return err
-	}
-	lines := strings.Split(string(mounts), "\n")
-	for i := len(lines) - 1; i >= 0; i-- {
-		fields := strings.Fields(lines[i])
-		if len(fields) < 2 || !strings.HasPrefix(fields[1], dir+"/") {
-			continue
-		}
-		if e := syscall.Unmount(fields[1], syscall.MNT_DETACH); e != nil {
-			err = errors.Join(err, fmt.Errorf("unmount %s: %w", fields[1], e))
-		}
-	}
-	return err
 }

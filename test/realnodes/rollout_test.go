@@ -66,8 +66,7 @@ func (f *fixture) deployServer(s server) (url string) {
 	if s.budget != "" {
 		f.budget(s.name, s.budget)
 	}
-	url, err := realnodes.Service(f.t.Context(), f.cluster.Cluster, f.namespace, s.name)
-	f.must(err)
+	url = f.service(s.name)
 	f.must(f.cluster.WaitReady(f.waits(), f.namespace, cluster.Selector(s.name), int(s.replicas)))
 	f.must(realnodes.WaitAnswer(f.waits(), url))
 	return url
@@ -82,7 +81,7 @@ func TestRollout(t *testing.T) {
 			if code, output := f.trigger("--asg", group); code != 0 {
 				t.Fatalf("the trigger exited with %d:\n%s", code, output)
 			}
-		}, f.addHook, f.install)
+		}, f.addHook, func() { f.install() })
 		for _, s := range servers {
 			if n := len(failed[s.name].Failures); (n > 0) != s.fails {
 				t.Errorf("%s: %d requests failed: %v", s.name, n, failed[s.name].Failures[:min(5, n)])

@@ -2,6 +2,7 @@ package realnodes
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -19,6 +20,9 @@ const servePort = 8080
 
 // Records returns the folder of the records of all containers.
 func Records() string { return filepath.Join(Isolated(), "records") }
+
+// Disks returns the folder of the disks of all nodes: each has a folder of its name.
+func Disks() string { return filepath.Join(Isolated(), "disks") }
 
 // Serve has the pods of a workload answer HTTP requests; see the command serve of the workload.
 func Serve(flags ...string) func(*corev1.PodTemplateSpec) {
@@ -41,11 +45,8 @@ func run(t *corev1.PodTemplateSpec, args []string) *corev1.Container {
 			FieldRef: &corev1.ObjectFieldSelector{FieldPath: path},
 		}}
 	}
-	folder := corev1.HostPathDirectory
-	t.Spec.Volumes = append(t.Spec.Volumes, corev1.Volume{Name: "records", VolumeSource: corev1.VolumeSource{
-		HostPath: &corev1.HostPathVolumeSource{Path: Records(), Type: &folder},
-	}})
 	c := &t.Spec.Containers[0]
+	mount(t, "records", Records(), record.Folder)
 	c.Image, c.ImagePullPolicy, c.Args = workloadImage, corev1.PullNever, args
 	c.Env = []corev1.EnvVar{
 		field("POD_NAME", "metadata.name"), field("POD_NAMESPACE", "metadata.namespace"),
@@ -53,8 +54,17 @@ func run(t *corev1.PodTemplateSpec, args []string) *corev1.Container {
 	}
 	// Without a request, the kubelet gives a container next to nothing of a busy machine's processors.
 	c.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("50m")}
-	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "records", MountPath: record.Folder})
 	return c
+}
+
+// mount has the pods of a template use a folder of the host.
+func mount(t *corev1.PodTemplateSpec, name, from, to string) {
+	folder := corev1.HostPathDirectory
+	t.Spec.Volumes = append(t.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
+		HostPath: &corev1.HostPathVolumeSource{Path: from, Type: &folder},
+	}})
+	c := &t.Spec.Containers[0]
+	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: to})
 }
 
 // Service creates a Service for the pods of a workload, and returns its URL.
@@ -72,4 +82,6 @@ func Service(ctx context.Context, c *cluster.Cluster, namespace, name string) (u
 	return "http://" + net.JoinHostPort(s.Spec.ClusterIP, "80") + "/", nil
 }
 
-func makeRecords() error { return os.MkdirAll(Records(), 0o777) }
+func makeFolders() error {
+	return errors.Join(os.MkdirAll(Records(), 0o777), os.MkdirAll(Disks(), 0o777))
+}

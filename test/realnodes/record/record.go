@@ -11,8 +11,11 @@ import (
 	"time"
 )
 
-// Folder is where the folder of the records is in each container.
-const Folder = "/records"
+// Where folders of the host are in each container.
+const (
+	Folder = "/records"
+	Disks  = "/disks" // has a folder for each node
+)
 
 // What is something that happens to a process.
 type What string
@@ -24,6 +27,8 @@ const (
 	Signal   What = "signal"
 	Drained  What = "drained" // It has no requests any more.
 	Exited   What = "exited"  // It was not killed.
+	Alive    What = "alive"   // It still runs after a signal.
+	Failed   What = "failed"  // Something that it needs did not answer.
 	JobBegun What = "job begun"
 	JobDone  What = "job done"
 )
@@ -49,10 +54,27 @@ func (p Process) Find(what What) (Line, bool) {
 	return p[i], true
 }
 
-// ReadAll returns the records of all processes in a folder. The last line of a process that was killed may be cut: it is
-// left out.
-func ReadAll(dir string) (all []Process, err error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
+// All returns all lines of a kind.
+func (p Process) All(what What) (found []Line) {
+	for _, l := range p {
+		if l.What == what {
+			found = append(found, l)
+		}
+	}
+	return found
+}
+
+// ReadAll returns the records of all processes in a folder. The last line of a process that was killed may be cut, and
+// is left out then.
+func ReadAll(dir string) ([]Process, error) { return read(filepath.Join(dir, "*.jsonl")) }
+
+// ReadNamespace is ReadAll for the pods of a namespace.
+func ReadNamespace(dir, namespace string) ([]Process, error) {
+	return read(filepath.Join(dir, namespace+"_*.jsonl"))
+}
+
+func read(pattern string) (all []Process, err error) {
+	files, err := filepath.Glob(pattern)
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,9 @@ func main() {
 		<-signals
 		return
 	}
-	commands := map[string]func(*journal, <-chan os.Signal, []string) error{"serve": serve, "work": work}
+	commands := map[string]func(*journal, <-chan os.Signal, []string) error{
+		"serve": serve, "work": work, "ignore": ignore, "stream": stream, "daemon": daemon, "depend": depend,
+	}
 	do, ok := commands[os.Args[1]]
 	if !ok {
 		fmt.Fprintf(os.Stderr, "unknown command %q\n", os.Args[1])
@@ -72,6 +74,24 @@ func (j *journal) write(what record.What, detail string) {
 	_, _ = j.file.Write(append(line, '\n'))
 }
 
+// handler answers with the name of the pod, after the time that a request takes.
+func handler(ready *atomic.Bool, work time.Duration, pod string) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
+		if !ready.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	})
+	mux.HandleFunc("GET /", func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-time.After(work):
+			fmt.Fprintln(w, pod)
+		case <-r.Context().Done():
+		}
+	})
+	return mux
+}
+
 // serve answers HTTP requests on port 8080. At SIGTERM it goes on for a while, since requests still come until every
 // load balancer knows that the pod is terminating, and then ends what it has begun.
 func serve(j *journal, signals <-chan os.Signal, args []string) error {
@@ -86,21 +106,8 @@ func serve(j *journal, signals <-chan os.Signal, args []string) error {
 		return err
 	}
 	var ready atomic.Bool
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
-		if !ready.Load() {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
-	})
-	mux.HandleFunc("GET /", func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case <-time.After(*work):
-			fmt.Fprintln(w, j.pod)
-		case <-r.Context().Done():
-		}
-	})
-	time.Sleep(*listenAfter)
-	server := &http.Server{Addr: ":8080", Handler: mux, ReadHeaderTimeout: time.Minute}
+	<-time.After(*listenAfter)
+	server := &http.Server{Addr: ":8080", Handler: handler(&ready, *work, j.pod), ReadHeaderTimeout: time.Minute}
 	failed := make(chan error, 1)
 	go func() { failed <- server.ListenAndServe() }()
 	start := time.AfterFunc(*readyAfter, func() { ready.Store(true); j.write(record.Ready, "") })
@@ -119,42 +126,11 @@ func serve(j *journal, signals <-chan os.Signal, args []string) error {
 			break
 		}
 	}
-	time.Sleep(*goOn)
+	<-time.After(*goOn)
 	err := server.Shutdown(context.Background())
 	j.write(record.Drained, "")
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
 	return err
-}
-
-// work takes jobs from the queue of the test, one at a time, and reports each that it has done. At SIGTERM it ends the
-// one that it has.
-func work(j *journal, signals <-chan os.Signal, args []string) error {
-	flags := flag.NewFlagSet("work", flag.ContinueOnError)
-	queue := flags.String("queue", "", "the URL of the queue")
-	takes := flags.Duration("takes", 20*time.Second, "how long a job takes")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	j.write(record.Ready, "")
-	client := &http.Client{Timeout: 10 * time.Second}
-	for {
-		select {
-		case s := <-signals:
-			j.write(record.Signal, s.String())
-			return nil
-		case <-time.After(100 * time.Millisecond):
-		}
-		job, err := take(client, *queue, j.pod)
-		if err != nil || job == "" {
-			continue
-		}
-		j.write(record.JobBegun, job)
-		time.Sleep(*takes)
-		j.write(record.JobDone, job)
-		if err := done(client, *queue, job); err != nil {
-			return err
-		}
-	}
 }

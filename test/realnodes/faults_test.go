@@ -1,0 +1,331 @@
+//go:build e2e
+
+package realnodes_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/node-drainer/node-drainer/test/awsim"
+	"github.com/node-drainer/node-drainer/test/cluster"
+	"github.com/node-drainer/node-drainer/test/harness"
+	"github.com/node-drainer/node-drainer/test/realnodes"
+	"github.com/node-drainer/node-drainer/test/realnodes/record"
+)
+
+// faultNodes is how many nodes the group of TestFaults has between two faults.
+const faultNodes = 4
+
+// webReplicas is how many pods serve during a fault.
+const webReplicas = 8
+
+// faultFixture is the fixture of one fault, with a workload of its own, on all nodes.
+type faultFixture struct {
+	*fixture
+	web string
+}
+
+// TestFaults: what a drain does to processes while something fails, one fault after the other.
+func TestFaults(t *testing.T) {
+	f := newFixture(t)
+	f.aws.AddRule(f.aws.QueueARN(f.queue), awsim.SpotWarning)
+	f.launch(faultNodes)
+	f.addHook()
+	f.install("config.launch.timeout=20s")
+	for i, fault := range []struct {
+		name   string
+		within time.Duration
+		play   func(faultFixture)
+	}{
+		{"half of the group is scaled in", 2 * time.Minute, faultFixture.scaleInHalf},
+		{"half gets Spot warnings", 2 * time.Minute, faultFixture.interruptHalf},
+		{"the leading agent is killed", 2 * time.Minute, faultFixture.killLeader},
+		{"the API server is killed", 2 * time.Minute, faultFixture.killAPIServer},
+		{"a kubelet hangs for a while", 2 * time.Minute, faultFixture.hangKubelet},
+		{"a kubelet and a containerd hang", 4 * time.Minute, faultFixture.hangForGood},
+		{"a new image has no network", 2 * time.Minute, faultFixture.launchBroken},
+	} {
+		t.Run(fault.name, func(t *testing.T) {
+			one := *f
+			one.t = t
+			faultFixture{&one, fmt.Sprintf("web%d", i+1)}.run(fault.play, fault.within)
+		})
+	}
+}
+
+// run plays a fault under load. No request may fail: each process is told to stop, or runs on, whatever else fails.
+func (f faultFixture) run(play func(faultFixture), within time.Duration) {
+	f.t.Helper()
+	f.restore()
+	f.must(f.cluster.Deploy(f.t.Context(), cluster.Deployment{
+		Namespace: f.namespace, Name: f.web, Replicas: webReplicas,
+		Pods: cluster.Pods{GracePeriod: 20 * time.Second, Change: func(t *corev1.PodTemplateSpec) {
+			realnodes.Serve(goOn)(t)
+			honor := corev1.NodeInclusionPolicyHonor
+			t.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+				TopologyKey: corev1.LabelHostname, MaxSkew: 1, WhenUnsatisfiable: corev1.DoNotSchedule,
+				LabelSelector:    &metav1.LabelSelector{MatchLabels: map[string]string{cluster.AppLabel: f.web}},
+				NodeTaintsPolicy: &honor,
+			}}
+		}},
+	}))
+	f.budget(f.web, "6")
+	f.ready(f.web, webReplicas)
+	url := f.service(f.web)
+	f.must(realnodes.WaitAnswer(f.waits(), url))
+	begin, load := time.Now(), realnodes.StartLoad(url, 50)
+	play(f)
+	took, account := time.Since(begin), load.Stop()
+	f.t.Logf("took %v: %d requests, slowest %v, %d failed", took, account.Sent, account.Slowest, len(account.Failures))
+	if took > within {
+		f.t.Errorf("it took %v, want %v at most", took, within)
+	}
+	if len(account.Failures) > 0 {
+		f.t.Errorf("%v", account.Failures[:min(10, len(account.Failures))])
+	}
+	if f.t.Failed() {
+		f.explain()
+	}
+	f.must(f.cluster.Client().AppsV1().Deployments(f.namespace).Delete(f.t.Context(), f.web, metav1.DeleteOptions{}))
+}
+
+// restore waits until the group and the agents are as before a fault.
+func (f faultFixture) restore() {
+	f.t.Helper()
+	f.must(f.aws.Resize(group, 0, 2*faultNodes, faultNodes))
+	f.waitInService(faultNodes)
+	f.must(f.cluster.WaitReady(f.waits(), system, "app.kubernetes.io/name=node-drainer", 2))
+}
+
+// served returns the records of the workload on the node of an instance.
+func (f faultFixture) served(id string) []process {
+	f.t.Helper()
+	return slices.DeleteFunc(f.processes(id), func(p process) bool { return !p.of(f.web) })
+}
+
+// scaleInHalf has the group terminate half of its instances at once.
+func (f faultFixture) scaleInHalf() {
+	before := f.inService()
+	f.must(f.aws.Resize(group, 0, 2*faultNodes, faultNodes/2))
+	f.must(f.aws.WaitInstances(f.waits(), group, func(all []awsim.Instance) bool { return len(all) == faultNodes/2 }))
+	for _, id := range f.gone(before) {
+		f.checkCompleted(id)
+	}
+}
+
+// gone returns which instances are not in service any more.
+func (f faultFixture) gone(before []string) []string {
+	left := f.inService()
+	return slices.DeleteFunc(before, func(id string) bool { return slices.Contains(left, id) })
+}
+
+// interruptHalf has EC2 take half of the instances. The warnings are late, so that nobody waits for two minutes.
+func (f faultFixture) interruptHalf() {
+	const notice = 45 * time.Second
+	taken := f.inService()[:faultNodes/2]
+	for _, id := range taken {
+		f.must(f.aws.SetMarket(id, awsim.Spot, ""))
+		f.must(f.aws.Interrupt(id, notice))
+	}
+	for _, id := range taken {
+		i, err := f.aws.WaitInterrupted(f.waits(), id)
+		f.must(err)
+		if i.TakenAt.IsZero() || i.PodsError != "" || len(i.PodsAtEnd)+len(i.Killed) > 0 {
+			f.t.Errorf("EC2 took %s with pods on it: %+v", id, i)
+		}
+		f.checkEnded(id)
+	}
+}
+
+// terminate has the group replace an instance, and returns when a process of its node was told to stop.
+func (f faultFixture) terminate(id string) {
+	f.t.Helper()
+	f.must(f.aws.Terminate(id, false))
+	f.must(harness.Eventually(f.waits(), func() string {
+		if !slices.ContainsFunc(f.served(id), func(p process) bool { return p.has(record.Signal) }) {
+			return "no process of " + id + " has got SIGTERM"
+		}
+		return ""
+	}))
+}
+
+// spare returns the instances whose nodes have no agent.
+func (f faultFixture) spare() (ids []string) {
+	f.t.Helper()
+	agents := f.agentInstances()
+	for _, id := range f.inService() {
+		if !slices.Contains(agents, id) {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) == 0 {
+		f.t.Fatalf("each node has an agent: %v", agents)
+	}
+	return ids
+}
+
+// killLeader kills the container of the leading agent, on another node than the one that is drained.
+func (f faultFixture) killLeader() {
+	id := f.spare()[0]
+	f.terminate(id)
+	pod, err := f.cluster.KillLeader(f.t.Context(), system)
+	f.must(err)
+	a := f.checkCompleted(id)
+	f.t.Logf("%s was killed: the hook was completed after %v", pod, a.ClosedAt.Sub(a.StartedAt))
+}
+
+// killAPIServer kills the API server, until what was told to stop has stopped.
+func (f faultFixture) killAPIServer() {
+	id := f.spare()[0]
+	f.terminate(id)
+	f.must(f.cluster.Stop(f.t.Context()))
+	f.must(harness.Eventually(f.waits(), func() string {
+		for _, p := range f.served(id) {
+			if p.has(record.Signal) && !p.has(record.Exited) {
+				return p.pod() + " has not stopped"
+			}
+		}
+		return ""
+	}))
+	if a := f.last(id); !a.ClosedAt.IsZero() {
+		f.t.Errorf("the hook was completed without an API server: %+v", a)
+	}
+	f.must(f.cluster.StartAgain(f.waits()))
+	a := f.checkCompleted(id)
+	f.t.Logf("the hook was completed after %v", a.ClosedAt.Sub(a.StartedAt))
+}
+
+// last returns the last action of an instance.
+func (f faultFixture) last(id string) (last awsim.Action) {
+	for _, a := range f.aws.Ledger() {
+		if a.InstanceID == id {
+			last = a
+		}
+	}
+	return last
+}
+
+// hangKubelet stops a kubelet until the first pods of its node have been evicted, which it learns later.
+func (f faultFixture) hangKubelet() {
+	id := f.spare()[0]
+	f.must(f.cluster.SignalKubelet(id, syscall.SIGSTOP))
+	f.must(f.aws.Terminate(id, false))
+	f.waitEvicted(id)
+	f.must(f.cluster.SignalKubelet(id, syscall.SIGCONT))
+	a := f.checkCompleted(id)
+	f.t.Logf("the hook was completed after %v", a.ClosedAt.Sub(a.StartedAt))
+}
+
+// waitEvicted waits until a pod of web on the node of an instance is deleted.
+func (f faultFixture) waitEvicted(id string) {
+	f.t.Helper()
+	f.must(harness.Eventually(f.waits(), func() string {
+		pods, err := f.cluster.Client().CoreV1().Pods(f.namespace).List(f.t.Context(), metav1.ListOptions{
+			FieldSelector: fields.OneTermEqualSelector("spec.nodeName", cluster.NodeName(id)).String(),
+		})
+		if err != nil {
+			return err.Error()
+		}
+		for _, p := range pods.Items {
+			if p.DeletionTimestamp != nil {
+				return ""
+			}
+		}
+		return fmt.Sprintf("none of %d pods on %s is evicted", len(pods.Items), id)
+	}))
+}
+
+// hangForGood stops a kubelet and a containerd, each of a node that is then drained, for ever.
+func (f faultFixture) hangForGood() {
+	ids := f.spare()
+	if len(ids) < 2 {
+		f.t.Fatalf("only %v have no agent", ids)
+	}
+	f.must(f.cluster.SignalKubelet(ids[0], syscall.SIGSTOP))
+	f.must(f.cluster.SignalContainerd(ids[1], syscall.SIGSTOP))
+	stop := f.watchNodes(ids[:2])
+	defer stop()
+	for _, id := range ids[:2] {
+		f.must(f.aws.Terminate(id, false))
+	}
+	for i, what := range []string{"kubelet", "containerd"} {
+		a, err := f.aws.WaitClosed(f.waits(), ids[i])
+		f.must(err)
+		f.must(f.aws.WaitState(f.waits(), ids[i], "Terminated"))
+		a = f.last(ids[i])
+		f.t.Logf("%s: closed after %v: %+v\n%s", what, a.ClosedAt.Sub(a.StartedAt), a, strings.Join(f.events(ids[i]), "\n"))
+		for _, p := range f.processes(ids[i]) {
+			f.t.Logf("%v", p)
+		}
+	}
+}
+
+// watchNodes logs what changes of nodes and their pods.
+func (f faultFixture) watchNodes(ids []string) (stop func()) {
+	ctx, cancel := context.WithCancel(f.t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		last := map[string]string{}
+		tick := time.NewTicker(500 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			for _, id := range ids {
+				name := cluster.NodeName(id)
+				out, _ := f.cluster.Kubectl(ctx, "get", "nodes", name, "-o", `jsonpath={range .status.conditions[*]}{.type}={.status} {.reason} {.message}; {end}{.spec.taints[*].key}`)
+				pods, _ := f.cluster.Kubectl(ctx, "get", "pods", "-A", "--field-selector=spec.nodeName="+name, "-o",
+					`jsonpath={range .items[*]}{.metadata.name} {.metadata.deletionTimestamp} {.status.phase} {.status.containerStatuses[*].state}; {end}`)
+				if now := out + "\n  " + pods; now != last[id] {
+					last[id] = now
+					f.t.Logf("%v %s %s", time.Now().Format("05.0"), id, now)
+				}
+			}
+		}
+	}()
+	return func() { cancel(); <-done }
+}
+
+// events returns the Events of the node of an instance.
+func (f faultFixture) events(id string) (all []string) {
+	f.t.Helper()
+	list, err := f.cluster.Client().CoreV1().Events(metav1.NamespaceAll).List(f.t.Context(), metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("involvedObject.name", cluster.NodeName(id)).String(),
+	})
+	f.must(err)
+	for _, e := range list.Items {
+		all = append(all, e.Reason+": "+e.Message)
+	}
+	return all
+}
+
+// launchBroken has the trigger replace instances by those of a version whose nodes never become Ready.
+func (f faultFixture) launchBroken() {
+	before := f.inService()
+	version, err := f.aws.AddTemplateVersion(template, "ami-3")
+	f.must(err)
+	f.cluster.Break(version)
+	f.aws.SetDelays(awsim.Delays{Terminate: time.Second, RefreshGiveUp: 15 * time.Second})
+	f.must(f.aws.PutHook(group, awsim.Hook{
+		Name: "launch", Transition: awsim.Launching, HeartbeatTimeout: 2 * time.Minute,
+		NotificationTargetARN: f.aws.QueueARN(f.queue),
+	}))
+	code, output := f.trigger("--asg", group)
+	f.t.Logf("%d\n%s", code, output)
+	if gone := f.gone(before); code != 3 || len(gone) > 0 {
+		f.t.Errorf("the trigger exited with %d, and %v are gone:\n%s", code, gone, output)
+	}
+}
