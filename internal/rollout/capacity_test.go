@@ -39,7 +39,15 @@ func TestResumeOfARaiseInDoubt(t *testing.T) {
 		}
 	}
 	all := map[string]scenario{
-		"it was raised":                {before: launched("", 5, 6), calls: "Resize 4"},
+		"it was raised": {before: launched("", 5, 6), calls: "Resize 4"},
+		"it was raised, and instances do not serve yet": {before: resize(5, 6), calls: "Terminate i-6, Terminate i-5"},
+		"it was raised, and nothing is launched at first": {
+			before: func(w *world) {
+				w.suspend("Launch")
+				resize(5, 6)(w)
+				w.after(20*time.Second, func() { w.operator("ResumeProcesses", "ScalingProcesses.member.1=Launch") })
+			}, calls: "Terminate i-6, Terminate i-5",
+		},
 		"another client has raised it": {before: resize(4, 6)},
 		"nothing is launched":          {before: func(w *world) { w.suspend("Launch"); resize(4, 6)(w) }},
 		"it is what the trigger meant it to be, and nothing is launched": {
