@@ -146,10 +146,14 @@ func TestNodegroup(t *testing.T) {
 			before: func(w *world) { empty(w); w.late(1000) }, want: report.Incomplete,
 			words: "the node group has release " + firstRelease + ", and is to have", calls: "Update",
 		},
-		"pods cannot be evicted": {
+		"pods cannot be evicted, and then they can": {
 			before: func(w *world) { w.nodes.block("i-1") }, want: report.Failed, calls: "Update",
 			words: "node group update r is Failed: PodEvictionFailure | " + blocked + " | --force",
-			then:  notes(larger, 1),
+			then: func(w *world, end report.Group) {
+				notes(larger, 1)(w, end)
+				w.nodes.loads = nil
+				w.play(scenario{want: report.Done, words: "replaced", calls: "Update, Update"})
+			},
 		},
 		"pods cannot be evicted for a while, and are noted once": {
 			before: func(w *world) {
