@@ -1,273 +1,202 @@
-package rollout
+package rollout_test
 
 import (
-	"context"
-	"errors"
-	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/internal/rollout/plan"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
+	"github.com/node-drainer/node-drainer/test/awsim"
 )
 
-// TestRefresh rolls out by an Instance Refresh. A script plays AWS: its argument is how often the group was
-// read.
+// TestRefresh rolls out by an Instance Refresh.
 func TestRefresh(t *testing.T) {
-	broken := errors.New("connection refused")
-	for name, s := range map[string]scenario{
-		"all are replaced": {
-			script: succeedAt(3), want: report.Done, words: []string{"3 instances replaced"}, calls: "Start",
-		},
-		"succeeds, and an old instance drains for an hour": {
-			script: func(a *fakeAWS, reads int) {
-				succeedAt(3)(a, reads)
-				if reads >= 3 && reads < 720 {
-					a.group.Instances = append(a.group.Instances[:3], draining("i-1"))
-				} else if reads == 720 {
-					a.group.Instances = a.group.Instances[:3]
-				}
-			},
-			want: report.Done, calls: "Start",
+	const describe, start = "DescribeAutoScalingGroups", "StartInstanceRefresh"
+	runAll(t, map[string]scenario{
+		"it succeeds, and old instances drain for an hour": {
+			before: func(w *world) { w.hook("drain", time.Hour); w.cfg.PollInterval = time.Minute }, want: report.Done, words: "3 instances replaced", calls: "Start",
 		},
 		"until replaced: drains are not waited for": {
-			change: func(c *plan.Config) { c.Until = plan.Replaced },
-			script: func(a *fakeAWS, reads int) {
-				succeedAt(3)(a, reads)
-				if reads >= 3 {
-					a.group.Instances = append(a.group.Instances[:3], draining("i-1"))
-				}
-			},
-			want: report.Done, calls: "Start",
+			before: func(w *world) { w.hook("drain", 0); w.cfg.Until = plan.Replaced }, want: report.Done, calls: "Start",
 		},
-		"a drain was under way when an earlier trigger was killed": {
-			before: func(a *fakeAWS) {
-				a.replaceAll("2")
-				a.group.Instances = append(a.group.Instances, draining("i-1"))
+		"drains were under way when an earlier trigger was killed": {
+			before: func(w *world) {
+				w.hook("drain", 0)
+				w.otherRefresh("2")
+				w.release()
+				w.succeeds()
+				w.after(time.Minute, func() { w.complete("drain", "CONTINUE") })
 			},
-			script: func(a *fakeAWS, reads int) {
-				if reads == 4 {
-					a.group.Instances = a.group.Instances[:3]
-				}
-			},
-			want: report.Done, words: []string{"1 instance replaced"},
+			want: report.Done, words: "3 instances replaced",
 		},
 		"a retained instance remains, and is named": {
-			script: func(a *fakeAWS, reads int) {
-				succeedAt(3)(a, reads)
-				if old := instance("i-1", "1"); reads >= 3 {
-					old.State = "Terminating:Retained"
-					a.group.Instances = append(a.group.Instances[:3], old)
-				}
+			group: awsim.Group{RetainOnAbandon: true},
+			before: func(w *world) {
+				w.hook("drain", 0)
+				w.after(2*time.Minute, func() { w.complete("drain", "ABANDON") })
 			},
-			want: report.Incomplete, words: []string{"1 instance is retained", "i-1"}, calls: "Start",
+			want: report.Incomplete, words: "3 instances are retained | i-1", calls: "Start",
 		},
-		"a newer version appears during the refresh, without --pin": {
-			change: func(c *plan.Config) { c.Pin = refresh.PinNever },
-			script: func(a *fakeAWS, reads int) {
-				succeedAt(3)(a, reads)
-				a.latest = 3
+		"a newer version appears during the drains, without --pin": {
+			before: func(w *world) {
+				w.hook("drain", 5*time.Minute)
+				w.cfg.Pin = refresh.PinNever
+				w.after(2*time.Minute, w.newVersion)
 			},
-			want: report.Incomplete, words: []string{"3 instances are still outdated", "trigger plan"}, calls: "Start",
+			want: report.Incomplete, words: "3 instances are still outdated | trigger plan", calls: "Start",
 		},
 		"another was started at the same moment, with the same target": {
-			before: func(a *fakeAWS) { a.errs["Start"] = []error{refresh.ErrInProgress} },
-			script: func(a *fakeAWS, reads int) {
-				if reads == 2 { // after the active refresh was read
-					a.begin("r-9", &refresh.Source{Template: template("2")})
-				}
-				succeedAt(3)(a, reads)
+			before: func(w *world) {
+				w.upon(start, func() { w.otherRefresh("2"); w.after(time.Minute, w.release) })
 			},
 			want: report.Done, calls: "Start",
 		},
 		"the answer of the start was lost, and another one would be a conflict": {
-			change: func(c *plan.Config) { c.OnConflict = plan.Fail },
-			before: func(a *fakeAWS) { a.errs["Start"] = []error{refresh.ErrInProgress} },
-			script: func(a *fakeAWS, reads int) {
-				if reads == 2 { // after the active refresh was read
-					a.begin("r-9", &refresh.Source{Template: template("2")})
-					a.refreshes[0].Started, a.refreshes[0].Preferences = time.Now(), requested()
-				}
-				succeedAt(3)(a, reads)
+			before: func(w *world) {
+				w.cfg.OnConflict = plan.Fail
+				w.Inject(awsim.Fault{Action: start, Code: "InstanceRefreshInProgress", AfterApply: true, Times: 1})
 			},
 			want: report.Done, calls: "Start",
 		},
 		"another one is being cancelled": {
-			before: func(a *fakeAWS) {
-				a.begin("r-9", &refresh.Source{Template: template("2")})
-				a.status(refresh.StatusCancelling, "")
-			},
-			want: report.Conflict, words: []string{"Cancelling", "when that has ended"},
+			before: func(w *world) { w.otherRefresh("2"); w.operator("CancelInstanceRefresh") },
+			want:   report.Conflict, words: "Cancelling | when that has ended",
 		},
 		"AWS does not answer for a while": {
-			before: func(a *fakeAWS) { a.errs["Group"] = []error{nil, nil, broken, broken, broken, broken} },
-			script: succeedAt(8), want: report.Done, calls: "Start",
+			before: func(w *world) { w.after(12*time.Second, func() { w.fails(describe, "InternalFailure", 4) }) },
+			want:   report.Done, calls: "Start",
 		},
 		"AWS stops answering": {
-			before: func(a *fakeAWS) { a.errs["Group"] = []error{nil, nil, broken, broken, broken, broken, broken} },
-			want:   report.Error, words: []string{"connection refused", "continues"}, calls: "Start",
+			before: func(w *world) { w.after(12*time.Second, func() { w.fails(describe, "InternalFailure", 0) }) },
+			want:   report.Error, words: "InternalFailure | continues", calls: "Start",
 		},
 		"bake time exceeds the stall timeout": {
-			change: func(c *plan.Config) { c.StallTimeout = time.Minute },
-			script: func(a *fakeAWS, reads int) {
-				if reads == 3 {
-					a.replaceAll("2")
-					a.status(refresh.StatusBaking, "")
-				}
-				if reads == 100 {
-					a.status(refresh.StatusSuccessful, "")
-				}
-			},
-			want: report.Done, calls: "Start",
+			before: func(w *world) { w.cfg.StallTimeout, w.cfg.Preferences.Bake = time.Minute, new(3*time.Minute) },
+			want:   report.Done, calls: "Start",
 		},
 		"checkpoint delay exceeds the stall timeout": {
-			change: func(c *plan.Config) { c.StallTimeout = time.Hour },
-			script: func(a *fakeAWS, reads int) {
-				if reads == 3 {
-					a.refreshes[0].Preferences.Checkpoints, a.refreshes[0].Percent = []int{50, 100}, 50
-				}
-				succeedAt(750)(a, reads) // later than the default checkpoint delay of an hour
+			before: func(w *world) {
+				w.cfg.PollInterval = time.Minute
+				w.cfg.StallTimeout, w.cfg.Preferences.Checkpoints = 10*time.Minute, []int{50, 100}
 			},
 			want: report.Done, calls: "Start",
 		},
-		"warmup exceeds the stall timeout": {
-			change: func(c *plan.Config) { c.StallTimeout = 10 * time.Minute },
-			before: func(a *fakeAWS) { a.group.Warmup = time.Hour },
-			script: succeedAt(720), want: report.Done, calls: "Start",
+		"the group's warmup exceeds the stall timeout": {
+			group:  awsim.Group{GracePeriod: 20 * time.Minute},
+			before: func(w *world) { w.cfg.PollInterval, w.cfg.StallTimeout = time.Minute, 10*time.Minute }, want: report.Done, calls: "Start",
 		},
 		"paused and never resumed": {
-			change: func(c *plan.Config) { c.StallTimeout = time.Hour },
-			script: func(a *fakeAWS, reads int) {
-				if reads == 3 {
-					a.group.Suspended = []string{"InstanceRefresh"}
-				}
+			before: func(w *world) {
+				w.cfg.StallTimeout = 2 * time.Minute
+				w.after(12*time.Second, func() { w.suspend("InstanceRefresh") })
 			},
-			want: report.Stalled, words: []string{"suspended: InstanceRefresh"}, calls: "Start",
+			want: report.Stalled, words: "suspended: InstanceRefresh", calls: "Start",
 		},
 		"timed out": {
-			change: func(c *plan.Config) { c.Timeout = time.Minute }, want: report.TimedOut,
-			words: []string{"--timeout", "r-1 continues", "run the same command again"}, calls: "Start",
+			before: func(w *world) { w.hook("ready", 0); w.cfg.Timeout = time.Minute },
+			want:   report.TimedOut, words: "--timeout | r continues | run the same command again", calls: "Start",
 		},
 		"another one is cancelled, and then the rollout is refused": {
-			change: func(c *plan.Config) { c.OnConflict = plan.CancelActive },
-			before: func(a *fakeAWS) { a.begin("r-9", &refresh.Source{Template: template("1")}) },
-			script: func(a *fakeAWS, _ int) {
-				if !a.refreshes[0].Active() {
-					a.group.Suspended = []string{refresh.ProcessInstanceRefresh}
-				}
+			before: func(w *world) {
+				w.cfg.OnConflict = plan.CancelActive
+				w.otherRefresh("1")
+				w.upon("CancelInstanceRefresh", func() { w.suspend("InstanceRefresh") })
 			},
-			want: report.Refused, words: []string{"nothing was started: suspended"}, calls: "Cancel",
+			want: report.Refused, words: "nothing was started: suspended", calls: "Cancel",
 		},
 		"waits for another, which replaced everything": {
-			change: func(c *plan.Config) { c.OnConflict = plan.Wait },
-			before: func(a *fakeAWS) { a.begin("r-9", &refresh.Source{Template: template("1")}) },
-			script: succeedAt(4), want: report.Nothing,
+			before: func(w *world) {
+				w.cfg.OnConflict = plan.Wait
+				w.hook("drain", time.Second)
+				w.otherRefresh("2")
+				w.after(31*time.Second, w.release) // not when the group is described
+			},
+			want: report.Nothing,
 		},
 		"a refresh is in progress that AWS does not list": {
-			before: func(a *fakeAWS) { a.errs["Start"] = slices.Repeat([]error{refresh.ErrInProgress}, 100) },
-			want:   report.Error, words: []string{"in progress"}, calls: "Start Start Start Start Start",
+			before: func(w *world) { w.fails(start, "InstanceRefreshInProgress", 0) },
+			want:   report.Error, words: "in progress", calls: "Start, Start, Start, Start, Start",
 		},
 		"interrupted while waiting for another, which is not cancelled": {
-			change: func(c *plan.Config) { c.OnConflict, c.OnInterrupt = plan.Wait, plan.Cancel },
-			before: func(a *fakeAWS) { a.begin("r-9", &refresh.Source{Template: template("1")}) },
-			stop:   time.Minute, want: report.Interrupted, words: []string{"no instance refresh was started"},
+			before: func(w *world) { w.cfg.OnConflict, w.cfg.OnInterrupt = plan.Wait, plan.Cancel; w.otherRefresh("1") },
+			stop:   time.Minute, want: report.Interrupted, words: "no instance refresh was started",
 		},
 		"another is being rolled back": {
-			before: func(a *fakeAWS) {
-				a.begin("r-9", &refresh.Source{Template: template("2")})
-				a.status(refresh.StatusRollbackInProgress, "")
+			group: awsim.Group{LaunchTemplateVersion: "1"},
+			before: func(w *world) {
+				w.cfg.Version = "2"
+				w.otherRefresh("2")
+				w.release()
+				w.await("i-4", "InService")
+				w.hook("ready", 0)
+				w.operator("RollbackInstanceRefresh")
 			},
-			want: report.Conflict, words: []string{"r-9", "--on-conflict"},
+			want: report.Conflict, words: "r is under way | --on-conflict",
 		},
-	} {
-		runInBubble(t, name, func(t *testing.T) { s.run(t, defaults()) })
-	}
-}
-
-// succeedAt is the script of a refresh that replaces everything and succeeds at one read.
-func succeedAt(at int) func(*fakeAWS, int) {
-	return func(a *fakeAWS, reads int) {
-		if reads == at {
-			a.replaceAll("2")
-			a.status(refresh.StatusSuccessful, "")
-		}
-	}
-}
-
-// statusAt is the script of a refresh that has a status from one read on.
-func statusAt(at int, status string) func(*fakeAWS, int) {
-	return func(a *fakeAWS, reads int) {
-		if reads == at {
-			a.status(status, "no progress")
-		}
-	}
+	})
 }
 
 // TestInterrupted: --on-interrupt decides what happens to the refresh, and the message describes it.
 func TestInterrupted(t *testing.T) {
-	for name, tt := range map[string]struct {
-		how    plan.Interrupt
-		err    error
-		calls  string
-		words  string
-		status string // of the refresh; InProgress if empty
-	}{
-		"detach":                           {plan.Detach, nil, "Start", "instance refresh r-1 continues; run the same command again", ""},
-		"cancel":                           {plan.Cancel, nil, "Start Cancel", "r-1 is cancelled", ""},
-		"cancel, but it has ended":         {plan.Cancel, refresh.ErrNoRefresh, "Start Cancel", "had ended already", ""},
-		"cancel, but AWS refuses":          {plan.Cancel, errors.New("AccessDenied"), "Start Cancel", "could not be cancelled and continues", ""},
-		"roll back":                        {plan.Rollback, nil, "Start Rollback", "r-1 is rolled back", ""},
-		"roll back, which cannot be done":  {plan.Rollback, refresh.ErrIrreversible, "Start Rollback", "could not be rolled back and continues", ""},
-		"roll back, before it has begun":   {plan.Rollback, nil, "Start Rollback Cancel", "r-1 is cancelled: it had not begun, so that nothing was replaced", refresh.StatusPending},
-		"roll back, which it does already": {plan.Rollback, refresh.ErrNoRefresh, "Start Rollback Rollback", "or is being stopped", refresh.StatusRollbackInProgress},
-	} {
-		runInBubble(t, name, func(t *testing.T) {
-			a, cfg := newFakeAWS(3), defaults()
-			cfg.OnInterrupt, cfg.Version = tt.how, "2"
-			a.begins = tt.status
-			a.group.Source.Template.Version = "1"
-			a.errs["Cancel"], a.errs["Rollback"] = []error{tt.err}, []error{tt.err}
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			g := runGroup(ctx, t, cfg, a, nil)
-			expect(t, g, report.Interrupted, tt.words)
-			a.expectCalls(t, tt.calls)
-		})
+	interrupted := func(how plan.Interrupt, words, calls string, before func(w *world)) scenario {
+		return scenario{
+			group: awsim.Group{LaunchTemplateVersion: "1"}, stop: time.Minute, want: report.Interrupted, words: words, calls: calls,
+			before: func(w *world) {
+				w.cfg.OnInterrupt, w.cfg.Version = how, "2"
+				w.hook("ready", 0)
+				before(w)
+			},
+		}
 	}
+	fails := func(action, code string) func(w *world) { return func(w *world) { w.fails(action, code, 1) } }
+	nothing := func(*world) {}
+	const cancel, rollback = "CancelInstanceRefresh", "RollbackInstanceRefresh"
+	runAll(t, map[string]scenario{
+		"detach":                   interrupted(plan.Detach, "instance refresh r continues; run the same command again", "Start", nothing),
+		"cancel":                   interrupted(plan.Cancel, "r is cancelled", "Start, Cancel", nothing),
+		"cancel, but it has ended": interrupted(plan.Cancel, "had ended already", "Start, Cancel", fails(cancel, "ActiveInstanceRefreshNotFound")),
+		"cancel, but AWS refuses":  interrupted(plan.Cancel, "could not be cancelled and continues", "Start, Cancel", fails(cancel, "AccessDenied")),
+		"roll back":                interrupted(plan.Rollback, "r is rolled back", "Start, Rollback", nothing),
+		"roll back, which cannot be done": interrupted(plan.Rollback, "could not be rolled back and continues", "Start, Rollback",
+			fails(rollback, "IrreversibleInstanceRefresh")),
+		"roll back, before it has begun": interrupted(plan.Rollback, "r is cancelled: it had not begun, so that nothing was replaced",
+			"Start, Rollback, Cancel", func(w *world) { w.SetDelays(awsim.Delays{RefreshStart: time.Hour}) }),
+		"roll back, which it does already": interrupted(plan.Rollback, "or is being stopped", "Start, Rollback, Rollback",
+			func(w *world) {
+				w.hook("ready", 10*time.Second)
+				w.after(12*time.Second, func() { w.hook("ready", 0) })
+				w.upon(rollback, func() { w.operator(rollback) })
+			}),
+		"while old instances drain, and another refresh has begun": {
+			group: awsim.Group{LaunchTemplateVersion: "1"}, stop: 3 * time.Minute, want: report.Interrupted,
+			before: func(w *world) {
+				w.cfg.OnInterrupt, w.cfg.Version = plan.Cancel, "2"
+				w.hook("drain", 0)
+				w.after(2*time.Minute, func() { w.otherRefresh("1") })
+			},
+			words: "r has ended | 3 old instances", calls: "Start",
+		},
+	})
 }
 
 // TestAttachedRefreshIsChecked: a refresh that is followed is checked like one that is started, by its own preferences,
 // and the findings become warnings. Preferences that differ from the requested ones are listed.
 func TestAttachedRefreshIsChecked(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a, cfg := newFakeAWS(3), defaults()
-		a.hooks = a.hooks[1:]
-		a.group.Instances[2] = instance("i-3", "2")
-		a.begin("r-9", &refresh.Source{Template: template("2")})
-		a.refreshes[0].Preferences = refresh.Preferences{MinHealthy: new(50), Protected: "Ignore", Standby: "Ignore"}
-		a.script = func(reads int) { succeedAt(4)(a, reads) }
-		g := runGroup(t.Context(), t, cfg, a, nil)
-		expect(t, g, report.Done)
+	inWorld(t, "", awsim.Group{}, func(w *world) {
+		w.operator("DeleteLifecycleHook", "LifecycleHookName=drain")
+		w.otherRefresh("2")
+		w.after(time.Minute, w.release)
+		notes := w.notes(w.play(scenario{want: report.Done}))
 		for _, want := range []string{
-			"warn: no-terminating-hook: the group has no terminating hook", "warn: skip-matching: all instances are replaced",
-			"warn: instance refresh r-9 has other preferences than requested: MinHealthyPercentage is 50, not 100; " +
-				"MaxHealthyPercentage is unset, not 134; SkipMatching is false, not true",
+			"warn: no-terminating-hook: the group has no terminating hook",
+			"warn: instance refresh r has other preferences than requested: MaxHealthyPercentage is unset, not 134; " +
+				"SkipMatching is false, not true",
 		} {
-			if !strings.Contains(notes(g), want) {
-				t.Errorf("the notes lack %q:\n%s", want, notes(g))
+			if !strings.Contains(notes, want) {
+				t.Errorf("the notes lack %q:\n%s", want, notes)
 			}
 		}
-		a.expectCalls(t, "")
 	})
-}
-
-// requested are the preferences of the refresh that a run with the defaults starts in a group of three.
-func requested() refresh.Preferences {
-	cfg := defaults()
-	p := cfg.Preferences
-	p.MinHealthy, p.MaxHealthy = new(100), new(refresh.MaxHealthy(3, *cfg.Surge))
-	return p
 }

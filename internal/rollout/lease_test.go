@@ -1,222 +1,137 @@
-package rollout
+package rollout_test
 
 import (
-	"context"
-	"maps"
 	"testing"
 	"time"
 
-	"github.com/node-drainer/node-drainer/internal/cluster"
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/internal/rollout/hold"
-	"github.com/node-drainer/node-drainer/internal/rollout/plan"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
+	"github.com/node-drainer/node-drainer/test/awsim"
 )
+
+const other = "ci-2/7" // another trigger
+
+// leased has a trigger write its lease.
+func (w *world) leased(holder string, expires time.Duration) {
+	w.tag(refresh.LeaseTag, refresh.Lease{Holder: holder, Expires: time.Now().Add(expires)}.String())
+}
+
+// works has another trigger renew its lease.
+func (w *world) works() {
+	w.leased(other, time.Minute)
+	w.after(20*time.Second, w.works)
+}
 
 // TestLease: two triggers never replace instances of a group at the same time. A lease that its holder renews is a
 // conflict; one of a trigger that was killed is waited for.
 func TestLease(t *testing.T) {
-	t.Parallel()
-	other := func(expires time.Duration) string {
-		return refresh.Lease{Holder: "ci-2/7", Expires: time.Now().Add(expires)}.String()
+	killed := func(expires time.Duration, more func(w *world)) func(w *world) {
+		return func(w *world) {
+			if w.leased(other, expires); more != nil {
+				more(w)
+			}
+		}
 	}
+	current := func(w *world) { w.cfg.Version = "1" }
 	for name, tt := range map[string]struct {
-		lease  time.Duration // of another trigger at the start, if not 0: when it expires
-		script func(a *fakeAWS, reads int)
-		change func(*plan.Config)
-		want   report.Outcome
-		words  []string
-		calls  string
-		least  time.Duration
-		left   string // the holder of the lease at the end
+		scenario
+		least time.Duration
+		left  string // the holder of the lease at the end
 	}{
-		"no other trigger": {want: report.Done, calls: "Mark i-1 Mark i-2 Mark i-3"},
+		"no other trigger": {scenario{want: report.Done, calls: markAll}, 0, ""},
 		"another trigger renews its lease": {
-			lease: time.Minute,
-			script: func(a *fakeAWS, reads int) {
-				if reads == 4 {
-					a.group.Tags = map[string]string{refresh.LeaseTag: other(time.Minute)}
-				}
-			},
-			want: report.Conflict, words: []string{"ci-2/7"}, left: "ci-2/7",
+			scenario{before: (*world).works, want: report.Conflict, words: other}, 0, other,
 		},
 		"another trigger was killed": {
-			lease: 30 * time.Second, want: report.Done, calls: "Mark i-1 Mark i-2 Mark i-3", least: time.Minute,
+			scenario{before: killed(30*time.Second, nil), want: report.Done, calls: markAll}, time.Minute, "",
 		},
 		"another trigger renews its lease more seldom than this one would": {
-			lease: time.Minute, change: func(c *plan.Config) { c.PollInterval = 100 * time.Millisecond },
-			script: func(a *fakeAWS, reads int) {
-				if reads == 200 { // after 20 seconds
-					a.group.Tags = map[string]string{refresh.LeaseTag: other(time.Minute)}
-				}
-			},
-			want: report.Conflict, words: []string{"ci-2/7"}, left: "ci-2/7",
+			scenario{
+				before: func(w *world) { w.cfg.PollInterval = time.Second; w.works() },
+				want:   report.Conflict, words: other,
+			}, 0, other,
 		},
 		"another trigger was killed, and what it had started has replaced all": {
-			lease: time.Minute, change: func(c *plan.Config) { c.Mode, c.RaiseMax = refresh.ModeRefresh, true },
-			script: func(a *fakeAWS, reads int) {
-				if reads == 2 {
-					a.replaceAll("2")
-				}
-			},
-			want: report.Nothing, least: time.Minute,
+			scenario{
+				mode: refresh.ModeRefresh, before: killed(time.Minute, func(w *world) {
+					w.cfg.RaiseMax = true
+					for _, name := range []string{"i-1", "i-2", "i-3"} {
+						w.health(name, "Unhealthy")
+					}
+				}),
+				want: report.Done, words: "3 instances replaced",
+			}, time.Minute, "",
 		},
 		"another trigger was killed yesterday": {
-			lease: -24 * time.Hour, want: report.Done, calls: "Mark i-1 Mark i-2 Mark i-3",
+			scenario{before: killed(-24*time.Hour, nil), want: report.Done, calls: markAll}, 0, "",
 		},
 		"another trigger ends": {
-			lease: time.Minute,
-			script: func(a *fakeAWS, reads int) {
-				if reads == 2 {
-					a.group.Tags = nil
-				}
-			},
-			want: report.Done, calls: "Mark i-1 Mark i-2 Mark i-3",
+			scenario{before: killed(time.Minute, func(w *world) {
+				w.after(8*time.Second, func() { w.tag(refresh.LeaseTag, "") })
+			}), want: report.Done, calls: markAll}, 0, "",
 		},
 		"another trigger has written its lease at the same time": {
-			script: func(a *fakeAWS, _ int) {
-				if _, written := refresh.LeaseOf(a.group); written {
-					a.group.Tags = map[string]string{refresh.LeaseTag: other(time.Minute)}
-				}
-			},
-			want: report.Conflict, words: []string{"ci-2/7"}, left: "ci-2/7",
+			scenario{before: func(w *world) {
+				w.after(time.Second, func() { w.leased(other, time.Minute) })
+			}, want: report.Conflict, words: other}, 0, other,
+		},
+		"another trigger begins while pods are listed": {
+			scenario{before: func(w *world) {
+				w.nodes.loadsTake = 10 * time.Second
+				w.after(5*time.Second, func() { w.leased(other, time.Minute) })
+				w.after(20*time.Second, func() { w.leased(other, time.Minute) })
+			}, want: report.Conflict, words: other}, 0, other,
 		},
 		"another trigger takes the lease during a batch": {
-			change: func(c *plan.Config) { c.Pace.Between = time.Hour },
-			script: func(a *fakeAWS, _ int) {
-				if a.group.Instances[0].ID != "i-1" {
-					a.group.Tags = map[string]string{refresh.LeaseTag: other(time.Hour)}
-				}
-			},
-			want: report.Conflict, words: []string{"ci-2/7"}, calls: "Mark i-1", left: "ci-2/7",
+			scenario{before: func(w *world) {
+				w.cfg.Pace.Between = time.Hour
+				w.after(time.Minute, func() { w.leased(other, time.Hour) })
+			}, want: report.Conflict, words: other, calls: "Mark i-1"}, 0, other,
 		},
 		"nothing is outdated, and another trigger renews its lease": {
-			lease: time.Minute, change: func(c *plan.Config) { c.Version = "1" },
-			script: func(a *fakeAWS, reads int) {
-				if reads == 4 {
-					a.group.Tags = map[string]string{refresh.LeaseTag: other(time.Minute), refresh.SurgeTag: "2-3"}
-				}
-			},
-			want: report.Nothing, left: "ci-2/7",
+			scenario{before: func(w *world) { current(w); w.works() }, want: report.Nothing}, 0, other,
 		},
 		"nothing is outdated, and another trigger was killed": {
-			lease: time.Minute, change: func(c *plan.Config) { c.Version = "1" }, want: report.Nothing, least: time.Minute,
+			scenario{before: killed(time.Minute, current), want: report.Nothing}, time.Minute, "",
 		},
 	} {
-		runInBubble(t, name, func(t *testing.T) {
-			a, cfg := newFakeAWS(3), unhealthyDefaults()
-			cfg.Holder = "ci-1/42"
-			if tt.change != nil {
-				tt.change(&cfg)
-			}
-			if tt.lease != 0 {
-				a.group.Tags = map[string]string{refresh.LeaseTag: other(tt.lease)}
-			}
-			replace, start := replaceUnhealthy(a), time.Now()
-			a.script = func(reads int) {
-				if replace(reads); tt.script != nil {
-					tt.script(a, reads)
-				}
-			}
-			expect(t, runGroup(t.Context(), t, cfg, a, &fakeCluster{}), tt.want, tt.words...)
-			a.expectCalls(t, tt.calls)
-			if left, _ := refresh.LeaseOf(a.group); left.Holder != tt.left {
-				t.Errorf("the lease is left to %q, want %q", left.Holder, tt.left)
+		inWorld(t, name, awsim.Group{}, func(w *world) {
+			w.setMode(refresh.ModeUnhealthy)
+			w.setMode(tt.mode)
+			start := time.Now()
+			w.play(tt.scenario)
+			if left, _ := refresh.LeaseOf(refresh.Group{Tags: w.Tags(w.group)}); left.Holder != tt.left {
+				w.Errorf("the lease is left to %q, want %q", left.Holder, tt.left)
 			}
 			if took := time.Since(start); took < tt.least {
-				t.Errorf("it took %v, want at least %v", took, tt.least)
+				w.Errorf("it took %v, want at least %v", took, tt.least)
 			}
 		})
 	}
 }
 
-// slowLoads is a cluster whose pods take a while to be listed. Another trigger begins meanwhile.
-type slowLoads struct {
-	fakeCluster
-	begin func()
-}
-
-func (s *slowLoads) Loads(context.Context, []string) (map[string]cluster.Load, error) {
-	time.Sleep(10 * time.Second)
-	s.begin()
-	return nil, nil
-}
-
-// TestLeaseOfAnotherThatHasJustBegun: the lease is not written over that of a trigger which has begun since the group
-// was described.
-func TestLeaseOfAnotherThatHasJustBegun(t *testing.T) {
-	t.Parallel()
-	runInBubble(t, "while pods are listed", func(t *testing.T) {
-		a, cfg, begun := newFakeAWS(3), unhealthyDefaults(), false
-		cfg.Holder = "ci-1/42"
-		other := func() {
-			a.group.Tags = map[string]string{
-				refresh.LeaseTag: refresh.Lease{Holder: "ci-2/7", Expires: time.Now().Add(time.Minute)}.String(),
-			}
-		}
-		a.script = func(int) {
-			if begun {
-				other()
-			}
-		}
-		expect(t, runGroup(t.Context(), t, cfg, a, &slowLoads{begin: func() { begun = true }}), report.Conflict, "ci-2/7")
-		a.expectCalls(t, "")
-	})
-}
-
 // TestLeaseIsRenewed: the lease never expires during a rollout.
 func TestLeaseIsRenewed(t *testing.T) {
-	t.Parallel()
-	runInBubble(t, "with pauses", func(t *testing.T) {
-		a, cfg := newFakeAWS(3), unhealthyDefaults()
-		cfg.Holder, cfg.Pace.Between = "ci-1/42", time.Hour
-		replace, renewals, last := replaceUnhealthy(a), 0, ""
-		a.script = func(reads int) {
-			replace(reads)
-			now, held := refresh.LeaseOf(a.group)
-			if reads > 1 && (!held || now.Expires.Before(time.Now().Add(30*time.Second))) {
-				t.Errorf("after %d reads the lease is %v", reads, now)
-			}
-			if now.String() != last {
-				renewals, last = renewals+1, now.String()
-			}
+	inWorld(t, "", awsim.Group{}, func(w *world) {
+		w.setMode(refresh.ModeUnhealthy)
+		w.cfg.Pace.Between = 3 * time.Minute
+		seen := map[string]bool{}
+		for at := 3 * time.Second; at < 6*time.Minute; at += 5 * time.Second {
+			w.after(at, func() {
+				now, held := refresh.LeaseOf(refresh.Group{Tags: w.Tags(w.group)})
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				if seen[now.String()] = true; !held || now.Expires.Before(time.Now().Add(30*time.Second)) {
+					w.Errorf("the lease is %v", now)
+				}
+			})
 		}
-		expect(t, runGroup(t.Context(), t, cfg, a, &fakeCluster{}), report.Done)
-		if renewals < 300 {
-			t.Errorf("it was written %d times", renewals)
+		w.play(scenario{want: report.Done, calls: markAll})
+		if len(seen) < 15 {
+			w.Errorf("it was written %d times", len(seen))
 		}
 	})
-}
-
-func (fakeWrites) Remember(refresh.Group) {}
-func (fakeWrites) Forget(string)          {}
-
-func (fakeWrites) WithRemoved(g refresh.Group) (refresh.Group, []string) { return g, nil }
-
-func (fakeWrites) WriteAgain(context.Context, refresh.Group, []string) error { return nil }
-
-// WriteLease and RemoveLease change the group, and are no calls that tests expect.
-func (a fakeWrites) WriteLease(_ context.Context, _ string, l refresh.Lease) error {
-	a.tag(refresh.LeaseTag, l.String())
-	return nil
-}
-
-func (a fakeWrites) RemoveLease(context.Context, string) error {
-	a.tag(refresh.LeaseTag, "")
-	return nil
-}
-
-// tag sets a tag of the group, or removes it if the value is empty.
-func (a fakeWrites) tag(key, value string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.group.Tags = maps.Clone(a.group.Tags)
-	if a.group.Tags == nil {
-		a.group.Tags = map[string]string{}
-	}
-	if a.group.Tags[key] = value; value == "" {
-		delete(a.group.Tags, key)
-	}
 }
 
 // TestAMaximumThatOthersUseIsNoWork: a maximum that stays raised, because the desired capacity needs it, is nothing that

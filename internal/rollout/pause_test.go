@@ -1,4 +1,4 @@
-package rollout
+package rollout_test
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"github.com/node-drainer/node-drainer/internal/autoscaler"
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
+	"github.com/node-drainer/node-drainer/test/awsim"
 )
 
 // fakeScaler is a Cluster Autoscaler.
@@ -32,24 +33,21 @@ func (s *fakeScaler) Resume(context.Context, autoscaler.Pause) (bool, error) {
 // TestPauseOfAnother: while a trigger waits for the pause of another one, which was killed, what that has started may
 // replace all that is outdated. Nothing is replaced a second time.
 func TestPauseOfAnother(t *testing.T) {
-	t.Parallel()
-	for _, mode := range []refresh.Mode{
-		refresh.ModeRefresh, refresh.ModeUnhealthy, refresh.ModeStandby,
-	} {
-		runInBubble(t, string(mode), func(t *testing.T) {
-			a, cfg := newFakeAWS(3), unhealthyDefaults()
-			other := autoscaler.Pause{Replicas: 2, Owner: "ci-2/7", Expires: time.Now().Add(time.Minute)}
-			scaler := &fakeScaler{autoscaler.State{Pause: &other}}
-			cfg.Mode, cfg.Autoscaler = mode, scaler
-			time.AfterFunc(time.Minute, func() {
-				a.mu.Lock()
-				defer a.mu.Unlock()
-				a.replaceAll("2")
+	for _, mode := range []refresh.Mode{refresh.ModeRefresh, refresh.ModeUnhealthy, refresh.ModeStandby} {
+		inWorld(t, string(mode), awsim.Group{}, func(w *world) {
+			w.setMode(mode)
+			scaler := &fakeScaler{autoscaler.State{Pause: &autoscaler.Pause{
+				Replicas: 2, Owner: other, Expires: time.Now().Add(time.Minute),
+			}}}
+			w.cfg.Autoscaler = scaler
+			w.after(10*time.Second, func() {
+				for _, name := range []string{"i-1", "i-2", "i-3"} {
+					w.health(name, "Unhealthy")
+				}
 			})
-			expect(t, runGroup(t.Context(), t, cfg, a, &fakeCluster{}), report.Nothing)
-			a.expectCalls(t, "")
+			w.play(scenario{want: report.Nothing})
 			if scaler.state.Pause != nil || scaler.state.Replicas != 2 {
-				t.Errorf("the Cluster Autoscaler is left as %+v", scaler.state)
+				w.Errorf("the Cluster Autoscaler is left as %+v", scaler.state)
 			}
 		})
 	}

@@ -220,8 +220,8 @@ func (r *rollout) verify(ctx context.Context) error {
 	if pinned {
 		s.Templates = before
 	}
-	left, retained := s.Remaining()
 	g.Show(nil)
+	left, retained := s.Remaining()
 	r.end = s.Drains.Judge(s.Verdict(left, retained), s.Policy.Nodes.Cluster != nil)
 	if newer := s.Target.Newer; r.end.Outcome == report.Nothing && newer != "" {
 		r.end.Message += "; " + newer

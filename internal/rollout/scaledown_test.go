@@ -1,9 +1,7 @@
-package rollout
+package rollout_test
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -12,144 +10,79 @@ import (
 
 	"github.com/node-drainer/node-drainer/internal/cluster"
 	"github.com/node-drainer/node-drainer/internal/report"
-	"github.com/node-drainer/node-drainer/internal/rollout/plan"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
+	"github.com/node-drainer/node-drainer/test/awsim"
 )
-
-func (fakeWrites) DisableScaleDown(context.Context, cluster.Node, string) (bool, error) {
-	return false, errors.New("no test expects that")
-}
-
-func (fakeWrites) EnableScaleDown(context.Context, cluster.Node) error {
-	return errors.New("no test expects that")
-}
-
-// scaleDownAWS keeps which nodes an autoscaler must not remove.
-type scaleDownAWS struct {
-	*fakeAWS
-	fails error
-	now   map[string]bool
-	ever  map[string]bool
-}
-
-func (s scaleDownAWS) DisableScaleDown(_ context.Context, n cluster.Node, group string) (bool, error) {
-	if s.fails != nil || group != "workers" {
-		return false, s.fails
-	}
-	s.now[n.Name], s.ever[n.Name] = true, true
-	return true, nil
-}
-
-func (s scaleDownAWS) EnableScaleDown(_ context.Context, n cluster.Node) error {
-	delete(s.now, n.Name)
-	return nil
-}
 
 // TestNewNodesAreNotScaledDown: without a launch hook the trigger keeps the Cluster Autoscaler from removing new nodes,
 // in each mode, for as long as the rollout takes.
 func TestNewNodesAreNotScaledDown(t *testing.T) {
-	noLaunchHook := func(a *fakeAWS) { a.hooks = a.hooks[:1] }
+	noLaunchHook := func(w *world) {
+		w.operator("DeleteLifecycleHook", "LifecycleHookName=ready")
+		w.SetDelays(awsim.Delays{Launch: 10 * time.Second})
+	}
 	for name, tt := range map[string]struct {
-		before func(a *fakeAWS)
-		change func(*plan.Config)
-		fails  error
-		view   plan.Cluster
-		want   report.Outcome
-		ever   string // the nodes that were kept at any time
-		left   string // those that are at the end
+		scenario
+		ever string // the instances whose nodes were kept at any time
+		left string // those at the end
 	}{
-		"no launch hook": {noLaunchHook, nil, nil, &fakeCluster{}, report.Done, "node-i-11 node-i-22 node-i-33", ""},
-		"AWS continues": {
-			noLaunchHook, func(c *plan.Config) { c.Timeout = time.Minute }, nil, &fakeCluster{}, report.TimedOut, "node-i-4", "node-i-4",
+		"no launch hook": {scenario{before: noLaunchHook, want: report.Done, calls: "Start"}, "i-4 i-5 i-6", ""},
+		"AWS continues": {scenario{before: func(w *world) {
+			noLaunchHook(w)
+			w.cfg.Timeout, w.cfg.Preferences.Checkpoints = time.Minute, []int{30, 100}
+		}, want: report.TimedOut, calls: "Start"}, "i-4", "i-4"},
+		"a launch hook": {scenario{want: report.Done, calls: "Start"}, "", ""},
+		"without Kubernetes": {
+			scenario{before: func(w *world) { noLaunchHook(w); w.view = nil }, want: report.Done, calls: "Start"}, "", "",
 		},
-		"a launch hook":      {func(*fakeAWS) {}, nil, nil, &fakeCluster{}, report.Done, "", ""},
-		"without Kubernetes": {noLaunchHook, nil, nil, nil, report.Done, "", ""},
-		"it is not allowed":  {noLaunchHook, nil, errors.New("forbidden"), &fakeCluster{}, report.Done, "", ""},
-		"in batches":         {noLaunchHook, func(c *plan.Config) { *c = unhealthyDefaults() }, nil, &fakeCluster{}, report.Done, "node-i-1-new node-i-2-new node-i-3-new", ""},
+		"it is not allowed": {
+			scenario{before: func(w *world) { noLaunchHook(w); w.nodes.fails = errors.New("forbidden") }, want: report.Done, calls: "Start"},
+			"", "",
+		},
+		"in batches": {
+			scenario{mode: refresh.ModeUnhealthy, before: noLaunchHook, want: report.Done, calls: markAll}, "i-4 i-5 i-6", "",
+		},
 	} {
-		runInBubble(t, name, func(t *testing.T) {
-			a, cfg := scaleDownAWS{newFakeAWS(3), tt.fails, map[string]bool{}, map[string]bool{}}, defaults()
-			tt.before(a.fakeAWS)
-			if tt.change != nil {
-				tt.change(&cfg)
-			}
-			switch {
-			case cfg.Timeout > 0:
-				a.script = func(reads int) {
-					if reads == 4 {
-						a.group.Instances = append(a.group.Instances, instance("i-4", "2"))
-					}
-				}
-			case cfg.Mode == refresh.ModeUnhealthy:
-				a.script = replaceUnhealthy(a.fakeAWS)
-			default:
-				a.script = func(reads int) { succeedAt(4)(a.fakeAWS, reads) }
-			}
-			expect(t, runGroup(t.Context(), t, cfg, a, tt.view), tt.want)
-			names := func(of map[string]bool) string { return strings.Join(slices.Sorted(maps.Keys(of)), " ") }
-			if names(a.ever) != tt.ever || names(a.now) != tt.left {
-				t.Errorf("kept were %q, want %q; left are %q, want %q", names(a.ever), tt.ever, names(a.now), tt.left)
-			}
+		inWorld(t, name, awsim.Group{}, func(w *world) {
+			w.setMode(tt.mode)
+			w.play(tt.scenario)
+			w.expectNodes("kept", tt.ever, slices.Sorted(maps.Keys(w.nodes.ever)))
+			w.expectNodes("left", tt.left, left(w, w.nodes.scaleDown))
 		})
 	}
 }
 
-// TestScaleDownLeftByAKilledRun: the next run enables the scale-down again, unless a refresh is under way.
-func TestScaleDownLeftByAKilledRun(t *testing.T) {
-	for name, tt := range map[string]struct {
-		active bool
-		left   string
-	}{"nothing is under way": {false, ""}, "a refresh is under way": {true, "node-i-3"}} {
-		runInBubble(t, name, func(t *testing.T) {
-			cfg := unhealthyDefaults()
-			a := scaleDownAWS{newFakeAWS(3), nil, map[string]bool{"node-i-3": true}, map[string]bool{}}
-			a.Tainter = newFakeTainter()
-			a.replaceAll("2")
-			for n := range a.group.Instances { // replaceAll has renamed them
-				a.group.Instances[n].ID = fmt.Sprintf("i-%d", n+1)
+func (w *world) expectNodes(what, want string, got []string) {
+	w.Helper()
+	if got := strings.Join(got, " "); got != want {
+		w.Errorf("%s are %q, want %q", what, got, want)
+	}
+}
+
+// TestHoldsLeftByAKilledRun: a plan lists what is held of the nodes, and by whom. The next run enables the scale-down
+// again, unless a refresh is under way.
+func TestHoldsLeftByAKilledRun(t *testing.T) {
+	for name, stays := range map[string]string{"nothing is under way": "", "a refresh is under way": "i-3"} {
+		inWorld(t, name, awsim.Group{LaunchTemplateVersion: "1"}, func(w *world) {
+			w.setMode(refresh.ModeUnhealthy)
+			w.leased("ci-2/7", -time.Hour)
+			w.nodes.taints = map[string]cluster.Effect{"i-1": cluster.SoftTaint, "i-2": cluster.SoftTaint}
+			w.nodes.scaleDown["i-3"] = w.group
+			var held []string
+			for _, h := range w.plans()[0].Holds {
+				held = append(held, string(h.Kind)+" "+h.Owner+": "+h.Text)
 			}
-			if tt.active {
-				a.begin("r-9", nil)
-			} else {
-				a.refreshes = nil
+			if want := []string{
+				"lease ci-2/7: lease of the group", "taint ci-2/7: taint node-drainer.io/outdated on node-i-1, node-i-2",
+				"scale-down ci-2/7: scale-down disabled of node-i-3",
+			}; !slices.Equal(held, want) {
+				w.Errorf("held are %q, want %q", held, want)
 			}
-			expect(t, runGroup(t.Context(), t, cfg, a, markedNodes{&fakeCluster{}}), report.Nothing)
-			if left := strings.Join(slices.Sorted(maps.Keys(a.now)), " "); left != tt.left {
-				t.Errorf("the scale-down of %q is disabled, want %q", left, tt.left)
+			if stays != "" {
+				w.otherRefresh("1")
 			}
+			w.play(scenario{want: report.Nothing})
+			w.expectNodes("left", stays, left(w, w.nodes.scaleDown))
 		})
-	}
-}
-
-// markedNodes are nodes of instances that a rollout has tainted, or keeps.
-type markedNodes struct{ *fakeCluster }
-
-func (m markedNodes) Node(id string) (cluster.Node, bool) {
-	n, known := m.fakeCluster.Node(id)
-	if n.Tainted = id != "i-3"; !n.Tainted {
-		n.ScaleDownGroup = "workers"
-	}
-	return n, known
-}
-
-// TestHoldsOfNodes: a plan lists what is held of the nodes, and by whom.
-func TestHoldsOfNodes(t *testing.T) {
-	t.Parallel()
-	a := newFakeAWS(3)
-	a.group.Tags = map[string]string{refresh.LeaseTag: "ci-1/42 2026-11-23T12:00:00Z"}
-	plans, err := plan.NewPlanner(defaults(), a, markedNodes{&fakeCluster{}}).Plan(t.Context(), func(int, int) {})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, h := range plans[0].Holds {
-		got = append(got, string(h.Kind)+" "+h.Owner+": "+h.Text)
-	}
-	want := []string{
-		"lease ci-1/42: lease of the group", "taint ci-1/42: taint node-drainer.io/outdated on node-i-1, node-i-2",
-		"scale-down ci-1/42: scale-down disabled of node-i-3",
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("held are %q, want %q", got, want)
 	}
 }

@@ -1,188 +1,150 @@
-package rollout
+package rollout_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/internal/rollout"
 	"github.com/node-drainer/node-drainer/internal/rollout/loop"
 	"github.com/node-drainer/node-drainer/internal/rollout/plan"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
+	"github.com/node-drainer/node-drainer/test/awsim"
 )
 
-func newWatcher(cfg plan.Config, a *fakeAWS, out io.Writer) *Watcher {
-	cfg.Interval = 5 * time.Minute
-	return NewWatcher(cfg, a, a, nil, WatchEnvironment{
-		NewReporter: func() report.Reporter { return report.New(report.Options{Out: out}) }, Observer: &facts{},
-	})
-}
-
-// TestWatchSaysWhatItDoes: a watch that finds nothing to do says once that it watches.
-func TestWatchSaysWhatItDoes(t *testing.T) {
-	t.Parallel()
-	a, out := newFakeAWS(2), &strings.Builder{}
-	a.replaceAll("2")
-	w := newWatcher(defaults(), a, out)
-	for range 2 {
-		if err := w.round(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}
-	if n := strings.Count(out.String(), "watching 1 group every 5m0s: 0 outdated instances"); n != 1 {
-		t.Errorf("the watch says %d times what it does:\n%s", n, out)
-	}
-}
-
-// TestWhatIsNotTriedAgain: a target is kept in the tag if the rollout to it ended badly, and not for what may end in
-// another way next time.
-func TestWhatIsNotTriedAgain(t *testing.T) {
-	t.Parallel()
-	follows := func(status string, change func(a *fakeAWS)) func(a *fakeAWS) {
-		return func(a *fakeAWS) {
-			a.script = func(int) {
-				if len(a.refreshes) > 0 && a.refreshes[0].Active() {
-					a.status(status, "")
-					change(a)
-				}
-			}
-		}
-	}
-	nothing := func(*fakeAWS) {}
-	for name, tt := range map[string]struct {
-		prepare func(a *fakeAWS)
-		calls   string // in two rounds
-	}{
-		"it succeeds":         {follows(refresh.StatusSuccessful, func(a *fakeAWS) { a.replaceAll("2") }), "Start"},
-		"it fails":            {follows(refresh.StatusFailed, nothing), "Start WriteFailed lt-1/2"},
-		"it is cancelled":     {follows(refresh.StatusCancelled, nothing), "Start WriteFailed lt-1/2"},
-		"it is rolled back":   {follows(refresh.StatusRollbackSuccessful, nothing), "Start WriteFailed lt-1/2"},
-		"it replaces nothing": {follows(refresh.StatusSuccessful, nothing), "Start WriteFailed lt-1/2"},
-		"a newer version appears": {follows(refresh.StatusSuccessful, func(a *fakeAWS) {
-			a.replaceAll("2")
-			a.latest = 3
-		}), "Start Start WriteFailed lt-1/3"},
-		"what is left is kept": {follows(refresh.StatusSuccessful, func(a *fakeAWS) {
-			a.replaceAll("2")
-			a.group.Instances[0] = instance("i-1", "1")
-			a.group.Instances[0].State = "Standby"
-		}), "Start"},
-		"AWS refuses it": {func(a *fakeAWS) { a.errs["Start"] = []error{errors.New("throttled"), errors.New("denied")} }, "Start Start"},
-		"the tag cannot be written at first": {func(a *fakeAWS) {
-			follows(refresh.StatusFailed, nothing)(a)
-			a.errs["WriteFailed lt-1/2"] = []error{errors.New("denied")}
-		}, "Start WriteFailed lt-1/2 WriteFailed lt-1/2"},
-		"a target that failed before was reached": {func(a *fakeAWS) {
-			a.group.Tags = map[string]string{refresh.FailedTag: "lt-1/1 failed"}
-			follows(refresh.StatusSuccessful, func(a *fakeAWS) { a.replaceAll("2") })(a)
-		}, "Start RemoveFailed"},
-		"somebody else has reached a target that failed": {func(a *fakeAWS) {
-			a.group.Tags = map[string]string{refresh.FailedTag: "lt-1/2 failed"}
-			a.replaceAll("2")
-		}, "RemoveFailed"},
-		"a gate that does not pass says not now, and not never": {func(a *fakeAWS) { a.errs["Gate"] = []error{nil} }, ""},
-		"the watch was restarted": {func(a *fakeAWS) {
-			a.group.Tags = map[string]string{refresh.FailedTag: "lt-1/2 failed"}
-		}, ""},
-	} {
-		runInBubble(t, name, func(t *testing.T) {
-			a := newFakeAWS(2)
-			tt.prepare(a)
-			cfg, out := defaults(), &strings.Builder{}
-			cfg.Pin = refresh.PinNever
-			if len(a.errs["Gate"]) > 0 {
-				cfg.Gate, cfg.GateTimeout = &fakeGate{fails: from(1)}, time.Minute
-			}
-			w := newWatcher(cfg, a, out)
-			for range 2 {
-				if err := w.round(t.Context()); err != nil {
-					t.Error(err)
-				}
-			}
-			a.expectCalls(t, tt.calls)
-			if t.Failed() {
-				t.Log(out.String())
-			}
-		})
-	}
-}
-
-// facts records what an observer is notified of.
+// facts are what an observer of a watch is notified of.
 type facts []string
 
-func (f *facts) Looked(groups []refresh.Watched, open bool) {
-	*f = append(*f, fmt.Sprintf("looked %v %v", groups, open))
-}
+func (f *facts) add(format string, args ...any) { *f = append(*f, fmt.Sprintf(format, args...)) }
 
-func (f *facts) RoundEnded(err error) { *f = append(*f, fmt.Sprint("round ", err)) }
+func (f *facts) Looked(groups []refresh.Watched, open bool) { f.add("looked %v %v", groups, open) }
+
+func (f *facts) RoundEnded(err error) { f.add("round %t", err == nil) }
 
 func (f *facts) RolloutStarted(group string, outdated int, _ string) {
-	*f = append(*f, fmt.Sprint("started ", group, " ", outdated))
+	f.add("started %s %d", group, outdated)
 }
 
 func (f *facts) RolloutEnded(group, outcome, _ string, started, failed bool) {
-	*f = append(*f, fmt.Sprint("ended ", group, " ", outcome, " ", started, " ", failed))
+	f.add("ended %s %s %t %t", group, outcome, started, failed)
 }
 
-// TestWatchIsObserved: the observer is notified of each round, and of each rollout once.
-func TestWatchIsObserved(t *testing.T) {
-	t.Parallel()
+// watch runs a watch until ctx ends, and returns what it says, and what its observer is notified of.
+func (w *world) watch(ctx context.Context, gate func(context.Context)) (says, notified string) {
+	w.Helper()
+	var out strings.Builder
+	var seen facts
+	reader, writer := w.clients()
+	w.must(rollout.NewWatcher(w.cfg, reader, writer, w.view, rollout.WatchEnvironment{
+		NewReporter: func() report.Reporter { return report.New(report.Options{Out: &out}) }, Observer: &seen, Gate: gate,
+	}).Run(ctx))
+	return w.short(out.String()), strings.Join(seen, " | ")
+}
+
+// watchFor is watch for so long.
+func (w *world) watchFor(lasts time.Duration) (says, notified string) {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.Context(), lasts)
+	defer cancel()
+	return w.watch(ctx, nil)
+}
+
+// TestWhatIsNotTriedAgain: a target is kept in a tag if the rollout to it ended badly, and not for what may end in another way next
+// time. The observer is notified of each round, and of each rollout once, and the user is told once.
+func TestWhatIsNotTriedAgain(t *testing.T) {
+	looked := func(outdated string) string { return "looked [{workers " + outdated + "}] true | " }
+	current, held, refused := looked("0 false false")+"round true", looked("3 true false")+"round true", looked("3 false true")+"round true"
+	ended := func(outcome, next string) string {
+		return looked("3 false false") + "started workers 3 | ended workers " + outcome + " | round true | " + next
+	}
+	const gaveUp, once, again = "Start, Failed lt/2", "not tried again: lt/2", "Start, Start"
+	done := func(w *world) { w.cfg.Version = "1" }
+	at := func(d time.Duration, action string) func(w *world) {
+		return func(w *world) { w.after(d, func() { w.operator(action) }) }
+	}
+	failedAt := func(version string) func(w *world) {
+		return func(w *world) { w.tag(refresh.FailedTag, w.template+"/"+version+" failed") }
+	}
+	batches := func(before func(w *world)) func(w *world) {
+		return func(w *world) { w.setMode(refresh.ModeUnhealthy); done(w); before(w) }
+	}
+	conflict := func(on plan.Conflict) func(w *world) {
+		return func(w *world) {
+			w.cfg.OnConflict = on
+			w.otherRefresh("1")
+			w.after(11*time.Minute, func() { w.release(); w.operator("CancelInstanceRefresh", "WaitForTransitioningInstances=false") })
+		}
+	}
 	for name, tt := range map[string]struct {
-		prepare func(a *fakeAWS)
-		want    string // in two rounds
+		before      func(w *world)
+		calls       string
+		facts, says string // empty if it does not matter
 	}{
-		"it succeeds": {
-			func(a *fakeAWS) {
-				a.script = func(int) {
-					if len(a.refreshes) > 0 {
-						a.status(refresh.StatusSuccessful, "")
-						a.replaceAll("2")
-					}
-				}
-			},
-			"looked [{workers 2 false false}] true, started workers 2, ended workers done true false, round <nil>, " +
-				"looked [{workers 0 false false}] true, round <nil>",
-		},
-		"it fails": {
-			func(a *fakeAWS) {
-				a.script = func(int) {
-					if len(a.refreshes) > 0 {
-						a.status(refresh.StatusFailed, "")
-					}
-				}
-			},
-			"looked [{workers 2 false false}] true, started workers 2, ended workers failed true true, round <nil>, " +
-				"looked [{workers 2 true false}] true, round <nil>",
-		},
-		"it is refused": {
-			func(a *fakeAWS) { a.hooks = nil },
-			"looked [{workers 2 false true}] true, round <nil>, looked [{workers 2 false true}] true, round <nil>",
-		},
+		"nothing is outdated": {done, "", current + " | " + current, "watching 1 group every 5m0s: 0 outdated instances"},
+		"it succeeds":         {func(*world) {}, "Start", ended("done true false", current), ""},
+		"it fails":            {(*world).givesUp, gaveUp, ended("failed true true", held), once},
+		"it is cancelled":     {at(15*time.Second, "CancelInstanceRefresh"), gaveUp, "", once},
+		"it is rolled back": {func(w *world) {
+			w.cfg.Version = "2"
+			w.operator("UpdateAutoScalingGroup", "LaunchTemplate.LaunchTemplateName=node", "LaunchTemplate.Version=1")
+			at(15*time.Second, "RollbackInstanceRefresh")(w)
+		}, gaveUp, "", once},
+		"it is refused": {(*world).noHook, "", refused + " | " + refused, "refused by the preflight"},
 		"AWS does not answer": {
-			func(a *fakeAWS) { a.errs["Group"] = []error{errors.New("no answer")} },
-			"round no answer, looked [{workers 2 false false}] true, started workers 2, ended workers timed-out true true, round <nil>",
+			func(w *world) { w.fails("DescribeAutoScalingGroups", "InternalFailure", 1) }, "Start",
+			"round false | " + strings.TrimSuffix(ended("done true false", ""), " | "), "call failed, trying again in 5m0s",
 		},
+		"a newer version appears": {func(w *world) {
+			w.cfg.Pin = refresh.PinNever
+			w.hook("drain", 2*time.Minute)
+			w.after(time.Minute, w.newVersion)
+		}, again, "", ""},
+		"what is left is kept": {func(w *world) {
+			w.operator("EnterStandby", "InstanceIds.member.1="+w.id("i-1"), "ShouldDecrementDesiredCapacity=true")
+			w.await("i-1", "Standby")
+		}, "Start", "", ""},
+		"AWS refuses it": {func(w *world) { w.fails("StartInstanceRefresh", "AccessDenied", 0) }, again, "", ""},
+		"the tag cannot be written at first": {func(w *world) {
+			w.givesUp()
+			w.Inject(awsim.Fault{Action: "CreateOrUpdateTags", Code: "AccessDenied", Times: 1, Match: func(form url.Values, _ []byte) bool {
+				return form.Get("Tags.member.1.Key") == refresh.FailedTag
+			}})
+		}, gaveUp + ", Failed lt/2", "", once},
+		"a target that failed before was reached":        {failedAt("7"), "Start, Failed", "", ""},
+		"somebody else has reached a target that failed": {func(w *world) { done(w); failedAt("1")(w) }, "Failed", "", ""},
+		"a gate that does not pass says not now, and not never": {
+			func(w *world) { w.cfg.Gate = &fakeGate{fails: from(1)} }, "", "", "",
+		},
+		"another trigger works": {batches((*world).works), "", "", "the trigger ci-2/7 replaces"},
+		"another trigger was killed": {
+			batches(func(w *world) { w.leased(other, -time.Hour) }), "",
+			looked("0 false false") + "ended workers nothing false false | round true | " + current, "",
+		},
+		"another refresh is under way, and then cancelled":    {conflict(plan.Attach), "Start", "", "not started: "},
+		"another refresh is not to be touched, and cancelled": {conflict(plan.Fail), "Start", "", "not started: "},
 	} {
-		runInBubble(t, name, func(t *testing.T) {
-			a := newFakeAWS(2)
-			tt.prepare(a)
-			var seen facts
-			cfg := defaults()
-			cfg.Timeout = time.Hour
-			w := NewWatcher(cfg, a, a, nil, WatchEnvironment{
-				NewReporter: func() report.Reporter { return report.New(report.Options{Out: io.Discard}) }, Observer: &seen,
-			})
-			for range 2 {
-				if err := w.round(t.Context()); err != nil {
-					t.Error(err)
-				}
+		inWorld(t, name, awsim.Group{}, func(w *world) {
+			tt.before(w)
+			lasts := 9 * time.Minute
+			if strings.Contains(name, "refresh") {
+				lasts = 19 * time.Minute
 			}
-			if got := strings.Join(seen, ", "); got != tt.want {
-				t.Errorf("got %s, want %s", got, tt.want)
+			says, notified := w.watchFor(lasts)
+			w.expectCalls(tt.calls)
+			if tt.facts != "" && notified != tt.facts {
+				w.Errorf("the observer is notified of\n%s, want\n%s", notified, tt.facts)
+			}
+			if n := strings.Count(says, tt.says); tt.says != "" && n != 1 {
+				w.Errorf("%q is reported %d times:\n%s", tt.says, n, says)
+			}
+			if _, leased := w.Tags(w.group)[refresh.LeaseTag]; leased != (name == "another trigger works") {
+				w.Errorf("the lease is left: %t", leased)
 			}
 		})
 	}
@@ -191,88 +153,22 @@ func TestWatchIsObserved(t *testing.T) {
 // TestWatchHandsOver: a rollout is left to another process that leads, although an interrupt would cancel it. No round
 // begins while it is not certain which process leads.
 func TestWatchHandsOver(t *testing.T) {
-	t.Parallel()
 	for name, tt := range map[string]struct {
 		cause error
 		calls string
-	}{
-		"another leads": {loop.ErrNotLeading, "Start"},
-		"interrupted":   {nil, "Start Cancel"},
-	} {
-		runInBubble(t, name, func(t *testing.T) {
-			ctx, stop := context.WithCancelCause(t.Context())
+	}{"another leads": {loop.ErrNotLeading, "Start"}, "interrupted": {nil, "Start, Cancel"}} {
+		inWorld(t, name, awsim.Group{}, func(w *world) {
+			w.hook("ready", 0)
+			w.cfg.OnInterrupt = plan.Cancel
+			ctx, stop := context.WithCancelCause(w.Context())
 			defer stop(nil)
-			a := newFakeAWS(2)
-			cfg, rounds := defaults(), 0
-			cfg.OnInterrupt, cfg.Interval = plan.Cancel, time.Minute
-			w := NewWatcher(cfg, a, a, nil, WatchEnvironment{
-				NewReporter: func() report.Reporter { return report.New(report.Options{Out: io.Discard}) },
-				Observer:    &facts{},
-				Gate: func(context.Context) {
-					rounds++
-					time.Sleep(time.Minute)
-				},
-			})
-			time.AfterFunc(2*time.Minute, func() { stop(tt.cause) })
-			if err := w.Run(ctx); err != nil || rounds != 1 {
-				t.Errorf("%d rounds began, %v", rounds, err)
+			rounds := 0
+			w.after(2*time.Minute, func() { stop(tt.cause) })
+			if w.watch(ctx, func(context.Context) { rounds++; time.Sleep(time.Minute) }); rounds != 1 {
+				w.Errorf("%d rounds began", rounds)
 			}
-			a.expectCalls(t, tt.calls)
+			w.expectCalls(tt.calls)
 		})
-	}
-}
-
-// TestWatchLeavesOthersAlone: a group on which another trigger works is left to that, and what a trigger has left that
-// was killed is taken back.
-func TestWatchLeavesOthersAlone(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct {
-		lease refresh.Lease
-		says  string
-		calls string
-	}{
-		"another works": {refresh.Lease{Holder: "ci/1", Expires: time.Date(2000, 1, 1, 0, 0, 30, 0, time.UTC)}, "the trigger ci/1 replaces", ""},
-		"it was killed": {refresh.Lease{Holder: "ci/1"}, "nothing", ""},
-	} {
-		runInBubble(t, name, func(t *testing.T) {
-			a := newFakeAWS(2)
-			a.replaceAll("2")
-			a.group.Tags = map[string]string{refresh.LeaseTag: tt.lease.String()}
-			cfg, out := defaults(), &strings.Builder{}
-			cfg.Mode, cfg.Holder = refresh.ModeUnhealthy, "watch/1"
-			if err := newWatcher(cfg, a, out).round(t.Context()); err != nil {
-				t.Error(err)
-			}
-			a.expectCalls(t, tt.calls)
-			if _, left := refresh.LeaseOf(a.group); !strings.Contains(out.String(), tt.says) || left != (name == "another works") {
-				t.Errorf("the lease is left: %v, the output is %s", left, out.String())
-			}
-		})
-	}
-}
-
-// TestWatchInWaves: a group begins only if no outdated one of an earlier wave is held back.
-func TestWatchInWaves(t *testing.T) {
-	t.Parallel()
-	in := func(name, wave string) refresh.Group {
-		return refresh.Group{Name: name, Tags: map[string]string{refresh.WaveTag: wave}}
-	}
-	starts := []refresh.Group{in("a", "1"), in("b", "2"), in("c", "3"), {Name: "d"}}
-	for name, tt := range map[string]struct {
-		held  []refresh.Group
-		order []string
-		want  string
-	}{
-		"none is held back":          {nil, nil, "a b c d"},
-		"one of the last wave":       {[]refresh.Group{{Name: "x"}}, nil, "a b c d"},
-		"one of the second":          {[]refresh.Group{in("x", "2"), in("y", "3")}, nil, "a b"},
-		"one, and groups are named":  {[]refresh.Group{in("x", "2")}, []string{"x", "d", "c", "b", "a"}, "a b c d"},
-		"one of a wave before first": {[]refresh.Group{in("x", "0")}, nil, ""},
-	} {
-		due, later := inWaves(tt.order, starts, tt.held)
-		if got := strings.Join(due, " "); got != tt.want || len(due)+len(later) != len(starts) {
-			t.Errorf("%s: %q and later %q, want %q", name, got, later, tt.want)
-		}
 	}
 }
 
@@ -281,57 +177,16 @@ type brokenPipe struct{}
 
 func (brokenPipe) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
-// TestWatchEnds: a watch ends when it is interrupted, and when nobody reads its output.
-func TestWatchEnds(t *testing.T) {
-	t.Parallel()
-	runInBubble(t, "interrupted", func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 12*time.Minute)
-		defer cancel()
-		a := newFakeAWS(2)
-		a.replaceAll("2")
-		if err := newWatcher(defaults(), a, io.Discard).Run(ctx); err != nil || a.reads != 3 {
-			t.Errorf("it ended with %v after %d looks", err, a.reads)
+// TestWatchWithoutReader: a watch ends when nobody reads its output.
+func TestWatchWithoutReader(t *testing.T) {
+	inWorld(t, "", awsim.Group{}, func(w *world) {
+		w.noHook()
+		reader, writer := w.clients()
+		err := rollout.NewWatcher(w.cfg, reader, writer, nil, rollout.WatchEnvironment{
+			NewReporter: func() report.Reporter { return report.New(report.Options{Out: brokenPipe{}}) }, Observer: &facts{},
+		}).Run(w.Context())
+		if !errors.Is(err, io.ErrClosedPipe) {
+			w.Errorf("it ended with %v", err)
 		}
 	})
-	runInBubble(t, "nobody reads", func(t *testing.T) {
-		a := newFakeAWS(2)
-		a.hooks = nil
-		if err := newWatcher(defaults(), a, brokenPipe{}).Run(t.Context()); !errors.Is(err, io.ErrClosedPipe) {
-			t.Errorf("it ended with %v", err)
-		}
-	})
-}
-
-// TestWatchNotesAConflictOnce: while somebody else's refresh has another target, the watch starts nothing, and says so
-// once. It follows one with its own target.
-func TestWatchNotesAConflictOnce(t *testing.T) {
-	t.Parallel()
-	for conflict, want := range map[plan.Conflict]int{plan.Attach: 1, plan.Fail: 1} {
-		runInBubble(t, string(conflict), func(t *testing.T) {
-			a := newFakeAWS(2)
-			a.begin("r-1", &refresh.Source{Template: template("1")})
-			cfg, out := defaults(), &strings.Builder{}
-			cfg.OnConflict = conflict
-			w := newWatcher(cfg, a, out)
-			round := func() {
-				if err := w.round(t.Context()); err != nil {
-					t.Error(err)
-				}
-			}
-			round()
-			round()
-			if n := strings.Count(out.String(), "r-1"); n != want {
-				t.Errorf("the refresh is named %d times, want %d: %s", n, want, out)
-			}
-			a.status(refresh.StatusCancelled, "")
-			a.script = func(int) {
-				if a.refreshes[0].ID != "r-1" && a.refreshes[0].Active() {
-					a.status(refresh.StatusSuccessful, "")
-					a.replaceAll("2")
-				}
-			}
-			round()
-			a.expectCalls(t, "Start")
-		})
-	}
 }

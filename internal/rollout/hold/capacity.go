@@ -124,7 +124,6 @@ func (c *Capacity) Lower(ctx context.Context) error {
 
 // TakeBack takes back what is left of the surge, and returns the desired capacity. Auto Scaling would choose what to
 // terminate, and knows nothing of nodes: new instances that do not serve yet are terminated before, each with its part.
-// If one of them terminates already, Auto Scaling lowers nothing with it, and does not say so: what is left is read.
 func (c *Capacity) TakeBack(ctx context.Context) (desired int, err error) {
 	s := c.Group.State
 	surge, _ := refresh.SurgeOf(s.Group)
@@ -147,11 +146,23 @@ func (c *Capacity) TakeBack(ctx context.Context) (desired int, err error) {
 		}
 	}
 	if left < surge.Left(s.Group) {
-		if err := c.Group.Describe(ctx); err != nil {
+		if err := c.without(ctx, surge, surge.Left(s.Group)-left); err != nil {
 			return s.Group.Desired, err
 		}
 	}
 	return c.AWS.Lower(ctx, s.Group)
+}
+
+// without records what is left of the surge after so many instances were terminated with a part of it each: what others
+// have raised is none of it. If one of them was terminating already, Auto Scaling has lowered nothing with it, and does
+// not say so: that is read.
+func (c *Capacity) without(ctx context.Context, surge refresh.Surge, terminated int) error {
+	before := c.Group.State.Group.Desired
+	if err := c.Group.Describe(ctx); err != nil {
+		return err
+	}
+	lowered := min(max(before-c.Group.State.Group.Desired, 0), terminated)
+	return c.Write(ctx, refresh.Surge{From: surge.From, To: surge.To - lowered})
 }
 
 // Terminate terminates an instance together with a part of the surge. The tag names the instance from before the call

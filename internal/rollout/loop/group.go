@@ -145,7 +145,7 @@ func (g *Group) CountOutdated() {
 // Show shows how far the group is, and the refresh if one is followed.
 func (g *Group) Show(status *refresh.Refresh) {
 	a := g.State.Assess()
-	g.State.countMore(a)
+	g.State.countAgain(a)
 	g.Progress.Set(func(p *report.Group) {
 		p.Total = len(g.State.Old)
 		p.Desired, p.Instances = g.State.Group.Desired, instancesOf(g.State.Group)

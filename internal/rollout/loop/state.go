@@ -70,14 +70,24 @@ func (s *State) Count() {
 	}
 }
 
-// countMore adds, during an update of a managed node group, the instances that it makes outdated: EKS sets the new
-// version on the Auto Scaling group only some time after the update has begun.
-func (s *State) countMore(a plan.Assessment) {
-	if s.Old == nil || s.Group.Nodegroup == nil || !s.Group.Nodegroup.Updating {
+// countAgain counts again during an update of a managed node group, and after it. EKS sets the new version on the Auto
+// Scaling group only some time after the update has begun: that makes instances outdated. Those in service that it has
+// left when it succeeds are not: an earlier update, which has failed half-way, has launched them.
+func (s *State) countAgain(a plan.Assessment) {
+	n := s.Group.Nodegroup
+	if s.Old == nil || n == nil || !n.Updating && !n.IsUpdated() {
 		return
 	}
-	for _, id := range a.Outdated() {
-		s.Old[id] = true
+	if n.Updating {
+		for _, id := range a.Outdated() {
+			s.Old[id] = true
+		}
+		return
+	}
+	for _, i := range s.Group.Instances {
+		if i.InService() && !a.Verdicts[i.ID].Outdated {
+			delete(s.Old, i.ID)
+		}
 	}
 }
 
