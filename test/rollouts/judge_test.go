@@ -228,7 +228,7 @@ func (j *judge) terminates(p *process, c call) {
 			return
 		}
 	}
-	if d, err := j.w.describe(g); err == nil && int(*d.DesiredCapacity) <= g.low {
+	if _, _, desired := j.w.aws.Sizes(g.asg); desired <= g.low {
 		j.violate("current instances stay", "%s of %s is terminated, and nothing is left of a surge", i.ID, g.Name)
 	}
 }

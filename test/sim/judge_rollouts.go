@@ -170,7 +170,7 @@ func (f *rolloutFacts) takesBack(g *rolledGroup, i awsim.Instance) {
 			return
 		}
 	}
-	if now, err := f.describe(g.Name); err == nil && int(*now.DesiredCapacity) <= g.low {
+	if _, _, desired := f.aws.Sizes(g.Name); desired <= g.low {
 		f.violate("current instances stay", "%s of %s is terminated, and nothing is left of a surge", i.ID, g.Name)
 	}
 }
