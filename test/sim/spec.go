@@ -72,9 +72,16 @@ type Group struct {
 	Hooks      []Hook
 	Managed    bool `json:",omitempty"` // it is that of a managed node group of EKS, in joint worlds
 	Aged       int  `json:",omitempty"` // how many of its instances were launched long ago, in joint worlds
-	Pool       bool `json:",omitempty"` // a warm pool keeps stopped instances, and takes them back on scale-in
+	Pool       *Pool `json:",omitempty"`
 	// Broken is how many of the nodes that the group launches during the run never become Ready.
 	Broken int `json:",omitempty"`
+}
+
+// Pool is a warm pool, which keeps stopped instances.
+type Pool struct {
+	Size  int  `json:",omitempty"` // how many it has while the group has its full size
+	Kept  bool `json:",omitempty"` // it has so many at least, also while the group is larger
+	Reuse bool `json:",omitempty"` // it takes instances back on scale-in
 }
 
 // Hook is a lifecycle hook of a group.
