@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/report"
@@ -44,6 +45,8 @@ type Lease struct {
 	guards context.Context
 	lose   context.CancelCauseFunc // ends guards
 	end    func()                  // stops the renewals; nil if the lease was not acquired
+
+	settled atomic.Bool // No lease is seen any more that was there before, and this one may be renewed.
 }
 
 // Guard returns a context that ends if the lease is lost.
@@ -99,18 +102,44 @@ func (l *Lease) Hold(ctx context.Context) error {
 		stop()
 		renewals.Wait()
 	}
-	l.Group.WhenDescribed(func(_ context.Context, g refresh.Group) {
+	if err := l.settle(ctx); err != nil {
+		return err
+	}
+	l.settled.Store(true)
+	see := func(_ context.Context, g refresh.Group) {
 		if err := l.check(g); err != nil {
 			l.lose(err)
 		}
-	})
-	if !retry.Sleep(ctx, leaseSettles) {
-		return context.Cause(ctx)
 	}
-	if err := l.Group.Retry(ctx, l.Group.Describe); err != nil {
+	see(ctx, l.Group.State.Group)
+	l.Group.WhenDescribed(see)
+	return l.Loss()
+}
+
+// settle returns when the group is described with the lease of each trigger that did not see this one. If AWS describes
+// it late, another trigger may do so as long, and its lease appears as late. Until then the description may show one
+// that was there before.
+func (l *Lease) settle(ctx context.Context) error {
+	began := time.Now()
+	if err := l.describeAfter(ctx, leaseSettles); err != nil {
 		return err
 	}
-	return l.Loss()
+	for l.check(l.Group.State.Group) != nil && time.Since(began) < refresh.ShownWithin {
+		if err := l.describeAfter(ctx, leaseSettles); err != nil {
+			return err
+		}
+	}
+	if late := time.Since(began) - leaseSettles; late > leaseSettles/2 {
+		return l.describeAfter(ctx, late+2*leaseSettles)
+	}
+	return nil
+}
+
+func (l *Lease) describeAfter(ctx context.Context, pause time.Duration) error {
+	if !retry.Sleep(ctx, pause) {
+		return context.Cause(ctx)
+	}
+	return l.Group.Retry(ctx, l.Group.Describe)
 }
 
 // Loss returns how the rollout ends if its lease was lost. Else it returns nil.
@@ -181,6 +210,9 @@ func (l *Lease) write(ctx context.Context) error {
 // renew renews the lease until ctx ends. If another trigger has taken it, the lease is lost.
 func (l *Lease) renew(ctx context.Context) {
 	for retry.Sleep(ctx, l.duration()*renewalPolls/leasePolls) {
+		if !l.settled.Load() {
+			continue
+		}
 		g, err := l.Group.Read(ctx)
 		if err == nil {
 			if err = l.check(g); err != nil {
