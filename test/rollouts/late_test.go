@@ -14,7 +14,7 @@ import (
 // late is a rollout in a group that AWS describes late, which may have no room for the surge.
 func late(mode refresh.Mode, most int) Spec {
 	s := plain(mode)
-	s.Visible, s.Groups[0].Max = 12*time.Second, most
+	s.Visible, s.Groups[0].Max = 20*time.Second, most
 	if s.Options.RaiseMax = mode == refresh.ModeUnhealthy; !s.Options.RaiseMax {
 		s.Options.Surge = refresh.Amount{}
 	}
@@ -26,9 +26,9 @@ func late(mode refresh.Mode, most int) Spec {
 // back although AWS describes that late.
 func TestLateDescriptions(t *testing.T) {
 	for name, change := range map[string]func(s *Spec, n int){
-		"interrupted": func(s *Spec, n int) { s.Runs[0].Interrupt = time.Duration(n) * 1500 * time.Millisecond },
+		"interrupted": func(s *Spec, n int) { s.Runs[0].Interrupt = time.Duration(n) * 2 * time.Second },
 		"killed":      func(s *Spec, n int) { s.Runs = []Run{{Kill: n}, {At: 3 * time.Second}} },
-		"two":         func(s *Spec, n int) { s.Runs = []Run{{}, {At: time.Duration(n) * 700 * time.Millisecond}} },
+		"two":         func(s *Spec, n int) { s.Runs = []Run{{}, {At: time.Duration(n) * time.Second}} },
 	} {
 		for _, mode := range []refresh.Mode{refresh.ModeUnhealthy, refresh.ModeStandby} {
 			for n := 1; n <= 30; n++ {

@@ -70,8 +70,8 @@ type Group struct {
 	MinHealthy int    `json:",omitempty"` // percentage of the maintenance policy; 0 is no policy
 	Max        int    `json:",omitempty"` // the maximum size; 0 is room for another group of this size
 	Hooks      []Hook
-	Managed    bool `json:",omitempty"` // it is that of a managed node group of EKS, in joint worlds
-	Aged       int  `json:",omitempty"` // how many of its instances were launched long ago, in joint worlds
+	Managed    bool  `json:",omitempty"` // it is that of a managed node group of EKS, in joint worlds
+	Aged       int   `json:",omitempty"` // how many of its instances were launched long ago, in joint worlds
 	Pool       *Pool `json:",omitempty"`
 	// Broken is how many of the nodes that the group launches during the run never become Ready.
 	Broken int `json:",omitempty"`

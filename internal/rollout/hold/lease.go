@@ -102,6 +102,7 @@ func (l *Lease) Hold(ctx context.Context) error {
 		stop()
 		renewals.Wait()
 	}
+	began := time.Now()
 	if err := l.settle(ctx); err != nil {
 		return err
 	}
@@ -113,7 +114,10 @@ func (l *Lease) Hold(ctx context.Context) error {
 	}
 	see(ctx, l.Group.State.Group)
 	l.Group.WhenDescribed(see)
-	return l.Loss()
+	if err := l.Loss(); err != nil || time.Since(began) < 2*leaseSettles {
+		return err
+	}
+	return l.write(ctx) // Others wait for a renewal, which they see late, too.
 }
 
 // settle returns when the group is described with the lease of each trigger that did not see this one. If AWS describes
