@@ -51,8 +51,10 @@ func GenerateJoint(seed uint64) Spec {
 	return g.spec
 }
 
-// pools gives some groups a warm pool with instances, and takes some of them out of service into it.
+// pools gives some groups a warm pool with instances, and takes instances out of service into some of them, but where
+// somebody forges the tag of a surge: see tags.
 func (g jointGenerator) pools() {
+	isForged := slices.ContainsFunc(g.spec.Steps, func(s Step) bool { return s.Do == "tag" })
 	for _, c := range g.spec.Clusters {
 		for i := range c.Groups {
 			one := &c.Groups[i]
@@ -61,6 +63,9 @@ func (g jointGenerator) pools() {
 			}
 			one.Pool = &Pool{Size: oneOf(g.generator, 0, 1, 1, 2), Kept: g.chance(2), Reuse: g.chance(2)}
 			for range oneOf(g.generator, 0, 0, 1, 2) {
+				if isForged {
+					break
+				}
 				at := g.between(10*time.Minute, 2*time.Hour)
 				g.spec.Steps = append(g.spec.Steps, Step{At: at, Do: "scale", On: one.Name, N: -1},
 					Step{At: at + g.between(time.Minute, 30*time.Minute), Do: "scale", On: one.Name, N: 1})
