@@ -47,7 +47,7 @@ func NewReader(api ReaderAPI) *Reader {
 }
 
 // Follow has Group describe nothing as it was before the Writer has written its records.
-func (r *Reader) Follow(w *Writer) { r.written = w.tagger.done }
+func (r *Reader) Follow(w *Writer) { r.written = w.done }
 
 // Group describes one group. Concurrent questions share a call. The error is refresh.ErrNoGroup if there is
 // none of the name. If AWS describes the group as it was before a change, Group describes it again.

@@ -30,8 +30,8 @@ func (a *engine) describeAll() {
 	}
 }
 
-// indexShown returns which of the descriptions of a group the API shows now: the last that is as old as Delays.Visible, or
-// the first. It needs mu.
+// indexShown returns which of the descriptions of a group the API shows now: the last that is as old as Delays.Visible,
+// or the first. It needs mu.
 func (a *engine) indexShown(g *group) int {
 	at := time.Now().Add(-a.delays.Visible)
 	isLater := func(d description) bool { return d.since.After(at) }

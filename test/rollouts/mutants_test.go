@@ -55,7 +55,7 @@ func ignores(what func(*plan.Config)) mutant { return mutant{config: what} }
 // believing takes each description of a group for what is so, however late AWS describes it.
 func believing(r plan.Reader) plan.Reader {
 	if one, ok := r.(reader); ok {
-		one.Reader.Follow(groups.NewWriter(nil)) // which has written nothing
+		one.Follow(groups.NewWriter(nil)) // which has written nothing
 	}
 	return r
 }
