@@ -119,7 +119,7 @@ func TestMutants(t *testing.T) {
 				s.Groups[0].Old, s.Groups[0].Size, s.Groups[0].Max = 6, 7, 12
 				s.Visible, s.Launch = 10*time.Second, 30*time.Second
 				s.Runs = []Run{{}, {At: time.Second}, {At: 3 * time.Second}}
-			}, "capacity restored",
+			}, "one at a time",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -92,7 +92,7 @@ func (l *Lease) lookAgain(ctx context.Context) (*loop.Wait, error) {
 // Hold writes the lease, and renews it until release.
 func (l *Lease) Hold(ctx context.Context) error {
 	l.AWS.Remember(l.Group.State.Group)
-	if err := l.write(ctx); err != nil {
+	if err := l.write(ctx, longestLease); err != nil { // It is not renewed until it has settled.
 		return err
 	}
 	renewing, stop := context.WithCancel(ctx)
@@ -117,7 +117,7 @@ func (l *Lease) Hold(ctx context.Context) error {
 	if err := l.Loss(); err != nil || time.Since(began) < 2*leaseSettles {
 		return err
 	}
-	return l.write(ctx) // Others wait for a renewal, which they see late, too.
+	return l.write(ctx, l.duration()) // Others wait for a renewal, which they see late, too.
 }
 
 // settle returns when the group is described with the lease of each trigger that did not see this one. If AWS describes
@@ -128,7 +128,11 @@ func (l *Lease) settle(ctx context.Context) error {
 	if err := l.describeAfter(ctx, leaseSettles); err != nil {
 		return err
 	}
-	for l.check(l.Group.State.Group) != nil && time.Since(began) < refresh.ShownWithin {
+	for conflict := l.check(l.Group.State.Group); conflict != nil; conflict = l.check(l.Group.State.Group) {
+		if time.Since(began) > refresh.ShownWithin {
+			l.lose(conflict)
+			return conflict
+		}
 		if err := l.describeAfter(ctx, leaseSettles); err != nil {
 			return err
 		}
@@ -203,11 +207,11 @@ func (l *Lease) duration() time.Duration {
 	return min(max(leasePolls*l.Group.Config.PollInterval, shortestLease), longestLease)
 }
 
-func (l *Lease) write(ctx context.Context) error {
+func (l *Lease) write(ctx context.Context, lasts time.Duration) error {
 	ctx, cancel := loop.Uncancelled(ctx)
 	defer cancel()
 	return l.AWS.WriteLease(ctx, l.Group.Name, refresh.Lease{
-		Holder: l.Group.Config.Holder, Expires: time.Now().Add(l.duration()).Truncate(time.Second),
+		Holder: l.Group.Config.Holder, Expires: time.Now().Add(lasts).Truncate(time.Second),
 	})
 }
 
@@ -223,7 +227,7 @@ func (l *Lease) renew(ctx context.Context) {
 				l.lose(err)
 				return
 			}
-			err = l.write(ctx)
+			err = l.write(ctx, l.duration())
 		}
 		if err != nil && ctx.Err() == nil {
 			l.Group.Progress.Note(refresh.Warn, "the lease of the group could not be renewed, retrying: %v", err)
