@@ -19,8 +19,9 @@ func (w Capacity) RaiseMax(ctx context.Context, g refresh.Group, to int) (refres
 }
 
 // RestoreMax restores the maximum size that the group had before RaiseMax, and removes the tag. It changes no maximum
-// that another client has set since. It reports whether there was anything to restore. If the desired capacity keeps
-// the maximum, it lowers that to the desired capacity only, and the tag stays.
+// that another client has set since. One that is described as before it sets, too: AWS may describe it late. It reports
+// whether the description has anything to restore. If the desired capacity keeps the maximum, it lowers that to the
+// desired capacity only, and the tag stays.
 func (w Capacity) RestoreMax(ctx context.Context, g refresh.Group) (restored bool, err error) {
 	m, ok := refresh.RaisedMaxOf(g)
 	switch {
@@ -29,7 +30,7 @@ func (w Capacity) RestoreMax(ctx context.Context, g refresh.Group) (restored boo
 	case m.Kept(g) != "":
 		_, err := w.RaiseMax(ctx, g, g.Desired)
 		return false, err
-	case m.IsRaised(g):
+	case m.IsRaised(g), g.Max == m.From:
 		if err := w.setMax(ctx, g.Name, m.From); err != nil {
 			return false, err
 		}

@@ -28,11 +28,11 @@ func (w *Writer) Protect(ctx context.Context, g refresh.Group, ids []string) (re
 }
 
 // Unprotect ends what Protect has done for the instances that are still there, removes the tags, and returns the
-// instances. It changes no other instance.
+// instances. It changes no other instance. AWS may describe what Protect has done late.
 func (w *Writer) Unprotect(ctx context.Context, g refresh.Group) ([]string, error) {
 	ours := refresh.ProtectedBy(g)
 	ids := g.InstanceIDs(func(i refresh.Instance) bool {
-		return slices.Contains(ours, i.ID) && i.Protected && (i.InService() || i.Standby())
+		return slices.Contains(ours, i.ID) && (i.InService() || i.Standby())
 	})
 	if err := w.setProtection(ctx, g.Name, ids, false); err != nil {
 		return nil, err

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/node-drainer/node-drainer/internal/batch"
+	"github.com/node-drainer/node-drainer/internal/retry"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -23,6 +24,8 @@ const (
 	// refreshInterval is the time between two DescribeInstanceRefreshes, which describes one group only. Auto Scaling
 	// throttles all clients of an account and Region together.
 	refreshInterval = 500 * time.Millisecond
+	// longestDescribeAgain is the longest pause until a group is described again that was described late.
+	longestDescribeAgain = 2 * time.Second
 )
 
 // Reader describes groups and their instance refreshes. It changes nothing. Instance refreshes it describes at most
@@ -32,6 +35,7 @@ type Reader struct {
 	described batch.Batcher[string, refresh.Group]
 	refreshes *rate.Limiter
 	account   cache[refresh.Maintenance]
+	written   *written // of a Writer; nil without one
 }
 
 // NewReader returns a Reader. The client must retry what AWS throttles.
@@ -42,9 +46,24 @@ func NewReader(api ReaderAPI) *Reader {
 	return r
 }
 
+// Follow has Group describe nothing as it was before the Writer has written its records.
+func (r *Reader) Follow(w *Writer) { r.written = w.done }
+
 // Group describes one group. Concurrent questions share a call. The error is refresh.ErrNoGroup if there is
-// none of the name.
+// none of the name. If AWS describes the group as it was before a change, Group describes it again.
 func (r *Reader) Group(ctx context.Context, name string) (refresh.Group, error) {
+	for pauses := retry.Backoff(firstRetry, longestDescribeAgain); ; {
+		g, err := r.describeOne(ctx, name)
+		if err != nil || r.written == nil || !r.written.isAfter(g) {
+			return g, err
+		}
+		if !retry.Sleep(ctx, pauses.Step()) {
+			return refresh.Group{}, fmt.Errorf("describe group %s as it is now: %w", name, context.Cause(ctx))
+		}
+	}
+}
+
+func (r *Reader) describeOne(ctx context.Context, name string) (refresh.Group, error) {
 	g, err := r.described.Do(ctx, name)
 	if err == nil && g.Name != name {
 		err = fmt.Errorf("group %s: %w", name, refresh.ErrNoGroup)

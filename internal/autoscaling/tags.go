@@ -19,6 +19,7 @@ import (
 type tagger struct {
 	api  ChangesAPI
 	tags *remembered
+	done *written
 }
 
 // remembered are the values of the tags by which the trigger records what it has changed, by group and key.
@@ -112,7 +113,11 @@ func (w tagger) tagAll(ctx context.Context, group string, tags map[string]string
 			PropagateAtLaunch: aws.Bool(false),
 		})
 	}
-	if _, err := call(ctx, retriedTimeout, w.api.CreateOrUpdateTags, in); err != nil {
+	_, err := call(ctx, retriedTimeout, w.api.CreateOrUpdateTags, in)
+	for key, value := range tags {
+		w.done.add(group, key, value, err)
+	}
+	if err != nil {
 		return wrap(err, "tag group %s with %s", group, strings.Join(keys, ", "))
 	}
 	for key, value := range tags {
@@ -126,6 +131,7 @@ func (w tagger) untag(ctx context.Context, group, key string) error {
 	_, err := call(ctx, retriedTimeout, w.api.DeleteTags, &sdk.DeleteTagsInput{Tags: []types.Tag{{
 		ResourceId: &group, ResourceType: aws.String(groupResource), Key: &key,
 	}}})
+	w.done.add(group, key, "", err)
 	return wrap(err, "remove the tag %s from group %s", key, group)
 }
 

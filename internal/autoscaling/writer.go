@@ -24,7 +24,7 @@ type Writer struct {
 
 // NewWriter returns a Writer. The client must retry what AWS throttles.
 func NewWriter(api ChangesAPI) *Writer {
-	tags := tagger{api, &remembered{of: map[string]map[string]string{}}}
+	tags := tagger{api, &remembered{of: map[string]map[string]string{}}, &written{of: map[string]map[string]record{}}}
 	return &Writer{Health{api: api, limit: retriedTimeout}, Capacity{tags}, Standby{tags}, tags, api}
 }
 

@@ -236,14 +236,16 @@ func TestChangesThatCanBeUndone(t *testing.T) {
 		{"restore max: the tag is removed last", raisedGroup(4, "4-5"), restoreMax, nil, "true", "max 4, untag workers", ""},
 		{"restore max: the desired capacity keeps it", raisedGroup(5, "4-5"), restoreMax, nil, "false", "", ""},
 		{"restore max: the desired capacity keeps a part of it", raisedGroup(4, "3-5"), restoreMax, nil, "false", "tag 3-5-4, max 4", ""},
-		{"restore max: an earlier run ended before it was raised", raisedGroup(4, "4-6"), restoreMax, nil, "false", "untag workers", ""},
+		{"restore max: another client has set it", raisedGroup(4, "4-6"), restoreMax, nil, "false", "untag workers", ""},
+		{"restore max: an earlier run ended before it was raised, or AWS describes it as before", raisedGroup(4, "5-6"), restoreMax, nil, "false", "max 5, untag workers", ""},
 		{"restore max: no tag", surgedGroup(4, ""), restoreMax, nil, "false", "", ""},
 		{"restore max: refused, the tag stays", raisedGroup(4, "4-5"), restoreMax, map[string]error{"max": errDeny}, "false", "max 4", "denied"},
 
 		{"protect: the tag is set first", protectedGroup(""), protect, nil, "[]", "tag d, protect i-d true", ""},
 		{"protect: an earlier run has protected others", protectedGroup("a"), protect, nil, "[]", "tag a d, protect i-d true", ""},
 		{"protect: without a tag nothing is protected", protectedGroup(""), protect, map[string]error{"tag": errDeny}, "[]", "tag d", "denied"},
-		{"unprotect: the tag is removed last", protectedGroup("a b d"), unprotect, nil, "[i-a]", "protect i-a false, untag workers", ""},
+		{"unprotect: the tag is removed last", protectedGroup("a b"), unprotect, nil, "[i-a]", "protect i-a false, untag workers", ""},
+		{"unprotect: AWS may describe one as before", protectedGroup("a b d"), unprotect, nil, "[i-a i-d]", "protect i-a i-d false, untag workers", ""},
 		{"unprotect: no tag", protectedGroup(""), unprotect, nil, "[]", "", ""},
 		{"unprotect: refused, the tag stays", protectedGroup("a"), unprotect, map[string]error{"protect": errDeny}, "[]", "protect i-a false", "denied"},
 

@@ -106,14 +106,16 @@ func (e *executor) connect(ctx context.Context, op operation) (*clients, error) 
 	groups := awsautoscaling.NewFromConfig(cfg)
 	c.config.Holder = holder()
 	machines := awsec2.NewFromConfig(cfg)
+	described, changed := autoscaling.NewReader(groups), autoscaling.NewWriter(groups)
+	described.Follow(changed)
 	read := reader{
-		autoscaling.NewReader(groups), ec2.NewLaunchReader(machines), cloudwatch.New(awscloudwatch.NewFromConfig(cfg)),
+		described, ec2.NewLaunchReader(machines), cloudwatch.New(awscloudwatch.NewFromConfig(cfg)),
 	}
 	c.reader = read
 	if e.settings.Mode == refresh.ModeNodegroup {
 		c.reader, c.starts = nodegroups(cfg, read, machines, requestOf(e.settings))
 	}
-	c.writer.Writer, c.writer.Machines = autoscaling.NewWriter(groups), ec2.NewMachines(machines)
+	c.writer.Writer, c.writer.Machines = changed, ec2.NewMachines(machines)
 	if op == rollout.ActPause {
 		return c, nil
 	}

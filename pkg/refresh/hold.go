@@ -105,6 +105,9 @@ func RuleOf(kind HoldKind) HoldRule {
 	return rules[slices.IndexFunc(rules, func(r HoldRule) bool { return r.Kind == kind })]
 }
 
+// ShownWithin is for how long after a change AWS may describe a group as it was before. It documents no time.
+const ShownWithin = 30 * time.Second
+
 // IsRecord reports whether the key is that of a tag by which the trigger records what it has changed, or that it works
 // on the group.
 func IsRecord(key string) bool {

@@ -129,7 +129,7 @@ type poolXML struct {
 
 type suspendedXML struct{ ProcessName string }
 
-func (a groupAPI) groupWire(g *group) groupXML {
+func (a *engine) groupWire(g *group) groupXML {
 	out := groupXML{
 		AutoScalingGroupName:   g.name,
 		MinSize:                g.min,
@@ -182,23 +182,20 @@ func (a groupAPI) describeAutoScalingGroups(r *reader) (any, error) {
 	}
 	checkGroupFilters(r, filters)
 	return view(a.engine, r, func() (any, error) {
-		var all []*group
+		var all []groupXML
 		for _, name := range sortedKeys(a.groups) {
-			g := a.groups[name]
-			if (len(names) == 0 || contains(names, name)) && g.passes(filters) {
-				all = append(all, g)
+			if one := a.described(a.groups[name]); (len(names) == 0 || contains(names, name)) && one.passes(filters) {
+				all = append(all, one)
 			}
 		}
-		page, next, err := paginate(all, func(g *group) string { return g.name }, r.text("NextToken"), most)
-		out := describeGroupsXML{NextToken: next}
-		for _, g := range page {
-			wire := a.groupWire(g)
-			if instances {
-				wire.Instances = a.membersWire(g)
+		name := func(g groupXML) string { return g.AutoScalingGroupName }
+		page, next, err := paginate(all, name, r.text("NextToken"), most)
+		if !instances {
+			for n := range page {
+				page[n].Instances = nil
 			}
-			out.AutoScalingGroups = append(out.AutoScalingGroups, wire)
 		}
-		return out, err
+		return describeGroupsXML{AutoScalingGroups: page, NextToken: next}, err
 	})
 }
 
@@ -213,9 +210,9 @@ func checkGroupFilters(r *reader, filters []criterion) {
 }
 
 // passes reports whether all filters allow the group, each by any of its tags.
-func (g *group) passes(filters []criterion) bool {
+func (g groupXML) passes(filters []criterion) bool {
 	for _, f := range filters {
-		if !slices.ContainsFunc(g.tags, func(t tag) bool {
+		if !slices.ContainsFunc(g.Tags, func(t tagXML) bool {
 			return f.name == "tag-key" && f.allows(t.Key) || f.name == "tag:"+t.Key && f.allows(t.Value)
 		}) {
 			return false

@@ -52,17 +52,6 @@ func detailWire(inst *instance, state string) detailXML {
 	return out
 }
 
-// membersWire are the group's instances without those of its warm pool.
-func (a *engine) membersWire(g *group) []memberXML {
-	var out []memberXML
-	for _, inst := range g.members {
-		if state := a.shown(inst); state != "" && !strings.HasPrefix(state, warmed) {
-			out = append(out, memberWire(inst, state))
-		}
-	}
-	return out
-}
-
 // shown returns the state that the API shows, which is Delays.Visible old. It is empty for an instance that
 // was not in the group then, or has not appeared yet.
 func (a *engine) shown(inst *instance) string {

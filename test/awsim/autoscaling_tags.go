@@ -76,9 +76,7 @@ func (a tagAPI) describeTags(r *reader) (any, error) {
 			if slices.ContainsFunc(filters, func(f criterion) bool { return !f.allows(name) }) {
 				continue
 			}
-			for _, t := range a.groups[name].tags {
-				out.Tags = append(out.Tags, t.wire(name))
-			}
+			out.Tags = append(out.Tags, a.described(a.groups[name]).Tags...)
 		}
 		return out, nil
 	})

@@ -19,8 +19,8 @@ type Delays struct {
 	Launch time.Duration
 	// Terminate is how long a machine takes to shut down.
 	Terminate time.Duration
-	// Visible is how long DescribeAutoScalingInstances and DescribeAutoScalingGroups return the previous
-	// state: the API's eventual consistency.
+	// Visible is how old what the API describes of groups and their instances is: its eventual consistency. The activities
+	// of a group and its Instance Refreshes are not.
 	Visible time.Duration
 	// Appear is how long the API shows no trace of an instance that a group has decided to launch; about 10 s in
 	// AWS. It precedes Launch.
@@ -152,6 +152,7 @@ func (a *engine) close() {
 func (a *engine) update(change func()) {
 	a.mu.Lock()
 	change()
+	a.describeAll()
 	close(a.changed)
 	a.changed = make(chan struct{})
 	after := a.after

@@ -259,14 +259,15 @@ func (s AutoScaling) Resize(groupName string, least, most, desired int) error {
 	})
 }
 
-// Desired returns the desired capacity of a group, whatever the API answers; 0 if there is no group of that name.
-func (s AutoScaling) Desired(groupName string) int {
+// Sizes returns the bounds and the desired capacity of a group, whatever the API answers; zeros if there is no group of
+// that name.
+func (s AutoScaling) Sizes(groupName string) (least, most, desired int) {
 	s.asg.mu.Lock()
 	defer s.asg.mu.Unlock()
 	if g := s.asg.groups[groupName]; g != nil {
-		return g.desired
+		return g.min, g.max, g.desired
 	}
-	return 0
+	return 0, 0, 0
 }
 
 // Tags returns the tags of a group, whatever the API answers; none if there is no group of that name.

@@ -40,6 +40,7 @@ type group struct {
 	deleting  bool
 	nodegroup *nodegroup // The managed node group of EKS that it belongs to, if any.
 	history
+	descriptions
 }
 
 // roster is the instances of a group, those of its warm pool included.

@@ -59,8 +59,10 @@ func Clients(
 	cfg aws.Config, mode refresh.Mode, request nodegroup.Request, nodes NodeWriter,
 ) (plan.Reader, rollout.Writer) {
 	machines, auto := ec2.NewFromConfig(cfg), autoscaling.NewFromConfig(cfg)
-	read := reader{groups.NewReader(auto), instances.NewLaunchReader(machines), alarms.New(cloudwatch.NewFromConfig(cfg))}
-	write := writer{groups.NewWriter(auto), instances.NewMachines(machines), nodes}
+	described, changed := groups.NewReader(auto), groups.NewWriter(auto)
+	described.Follow(changed)
+	read := reader{described, instances.NewLaunchReader(machines), alarms.New(cloudwatch.NewFromConfig(cfg))}
+	write := writer{changed, instances.NewMachines(machines), nodes}
 	if mode != refresh.ModeNodegroup {
 		return read, write
 	}

@@ -37,11 +37,13 @@ type judge struct {
 	outcomes   map[report.Outcome]int
 	first      map[*group]time.Time // when the first instance was replaced for what the group launches now
 	target     map[*group]string
+	replacing  map[*group]*process // the process that replaces instances of a group, until its rollout has ended
 }
 
 func newJudge(w *world) *judge {
 	return &judge{
 		w: w, outcomes: map[report.Outcome]int{}, first: map[*group]time.Time{}, target: map[*group]string{},
+		replacing: map[*group]*process{},
 	}
 }
 
@@ -185,6 +187,18 @@ func (j *judge) replaces(p *process, c call) {
 	}
 	j.begins(p, g)
 	j.capacity(c)
+	j.replacesAlone(p, g)
+}
+
+// replacesAlone checks that no other trigger replaces instances of the group at the same time.
+func (j *judge) replacesAlone(p *process, g *group) {
+	j.mu.Lock()
+	other := j.replacing[g]
+	j.replacing[g] = p
+	j.mu.Unlock()
+	if other != nil && other != p && !other.isDead() && !j.isDisturbed(g) && !g.lossy {
+		j.violate("one at a time", "%s replaces instances of %s, and so does %s", p.name, g.Name, other.name)
+	}
 }
 
 // replacedOnce checks that no instance is replaced that was launched since the rollout to the same target began.
@@ -228,7 +242,7 @@ func (j *judge) terminates(p *process, c call) {
 			return
 		}
 	}
-	if d, err := j.w.describe(g); err == nil && int(*d.DesiredCapacity) <= g.low {
+	if _, _, desired := j.w.aws.Sizes(g.asg); desired <= g.low {
 		j.violate("current instances stay", "%s of %s is terminated, and nothing is left of a surge", i.ID, g.Name)
 	}
 }
@@ -342,6 +356,11 @@ func (j *judge) ended(p *process, g *group, end report.Group) {
 	dead, changes := p.dead, p.changes[g]
 	p.outcomes[g], p.changes[g] = end.Outcome, 0
 	p.mu.Unlock()
+	j.mu.Lock()
+	if j.replacing[g] == p {
+		delete(j.replacing, g)
+	}
+	j.mu.Unlock()
 	if dead || g == nil {
 		return
 	}

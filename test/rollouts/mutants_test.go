@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/autoscaler"
+	groups "github.com/node-drainer/node-drainer/internal/autoscaling"
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/internal/rollout"
 	"github.com/node-drainer/node-drainer/internal/rollout/plan"
@@ -50,6 +51,14 @@ func writes(f Forgetful) mutant {
 }
 
 func ignores(what func(*plan.Config)) mutant { return mutant{config: what} }
+
+// believing takes each description of a group for what is so, however late AWS describes it.
+func believing(r plan.Reader) plan.Reader {
+	if one, ok := r.(reader); ok {
+		one.Follow(groups.NewWriter(nil)) // which has written nothing
+	}
+	return r
+}
 
 // secondGroup adds another group, of a later wave.
 func secondGroup(s *Spec) {
@@ -102,12 +111,15 @@ func TestMutants(t *testing.T) {
 		"takes larger batches": {
 			refresh.ModeUnhealthy, ignores(func(c *plan.Config) { c.Pace.Batch.N = 3 }), func(s *Spec) { s.Launch = 30 * time.Second }, "capacity kept",
 		},
+		"takes late descriptions for what is so": {refresh.ModeUnhealthy, reads(believing), func(s *Spec) {
+			s.Visible, s.Options.OnInterrupt, s.Runs[0].Interrupt = 12*time.Second, plan.Cancel, 6*time.Second
+		}, "capacity restored"},
 		"sees no lease": {
 			refresh.ModeUnhealthy, reads(func(r plan.Reader) plan.Reader { return unleased{r} }), func(s *Spec) {
 				s.Groups[0].Old, s.Groups[0].Size, s.Groups[0].Max = 6, 7, 12
 				s.Visible, s.Launch = 10*time.Second, 30*time.Second
 				s.Runs = []Run{{}, {At: time.Second}, {At: 3 * time.Second}}
-			}, "capacity restored",
+			}, "one at a time",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -73,18 +73,9 @@ func (w *world) stepBack(g *group, _ Step) error {
 	return nil
 }
 
-// sizes are those of a group now.
-func (w *world) sizes(g *group) (least, most, desired int) {
-	now, err := w.describe(g)
-	if err != nil {
-		return 0, 0, 0
-	}
-	return int(*now.MinSize), int(*now.MaxSize), int(*now.DesiredCapacity)
-}
-
 // stepScale adds to the desired capacity, as an autoscaler does, or takes from it.
 func (w *world) stepScale(g *group, s Step) error {
-	least, most, desired := w.sizes(g)
+	least, most, desired := w.aws.Sizes(g.asg)
 	to := min(max(desired+s.N, least), most)
 	if err := w.aws.Resize(g.asg, least, most, to); err != nil {
 		return err
@@ -106,7 +97,7 @@ func (w *world) ask(g *group, before, by int) {
 
 // stepMax sets the maximum to what the desired capacity is now, and as much more.
 func (w *world) stepMax(g *group, s Step) error {
-	least, _, desired := w.sizes(g)
+	least, _, desired := w.aws.Sizes(g.asg)
 	to := max(desired+s.N, least)
 	if err := w.aws.Resize(g.asg, least, to, min(desired, to)); err != nil {
 		return err
@@ -120,7 +111,7 @@ func (w *world) stepMax(g *group, s Step) error {
 
 // stepMin raises the minimum to the desired capacity, with a surge if there is one.
 func (w *world) stepMin(g *group, _ Step) error {
-	_, most, desired := w.sizes(g)
+	_, most, desired := w.aws.Sizes(g.asg)
 	if err := w.aws.Resize(g.asg, desired, most, desired); err != nil {
 		return err
 	}
@@ -136,7 +127,7 @@ func (w *world) stepRemove(g *group, s Step) error {
 	if !ok {
 		return nil
 	}
-	_, _, desired := w.sizes(g)
+	_, _, desired := w.aws.Sizes(g.asg)
 	if err := w.aws.Terminate(i.ID, true); err != nil {
 		return err
 	}
@@ -157,17 +148,13 @@ func (w *world) pick(g *group, n int) (awsim.Instance, bool) {
 
 // stepTags removes the tags of triggers, as Terraform does.
 func (w *world) stepTags(g *group, _ Step) error {
-	now, err := w.describe(g)
-	if err != nil {
-		return err
-	}
-	for _, t := range now.Tags {
-		if !strings.HasPrefix(*t.Key, "node-drainer.io/") || *t.Key == "node-drainer.io/wave" {
+	for key := range w.aws.Tags(g.asg) {
+		if !strings.HasPrefix(key, "node-drainer.io/") || key == refresh.WaveTag {
 			continue
 		}
 		g.lossy = true
 		_, err := w.client("operator").DeleteTags(w.ctx, &autoscaling.DeleteTagsInput{Tags: []types.Tag{{
-			ResourceId: &g.asg, ResourceType: aws.String("auto-scaling-group"), Key: t.Key,
+			ResourceId: &g.asg, ResourceType: aws.String("auto-scaling-group"), Key: &key,
 		}}})
 		if err != nil {
 			return err

@@ -354,7 +354,7 @@ func (n named) RoundTrip(r *http.Request) (*http.Response, error) {
 	return n.aws.RoundTrip(r)
 }
 
-// describe describes the group as AWS does, without a delay.
+// describe describes the group as AWS does, which may be late.
 func (w *world) describe(g *group) (types.AutoScalingGroup, error) {
 	out, err := w.client("judge").DescribeAutoScalingGroups(w.ctx,
 		&autoscaling.DescribeAutoScalingGroupsInput{AutoScalingGroupNames: []string{g.asg}})

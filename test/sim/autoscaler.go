@@ -88,17 +88,17 @@ func (a *clusterAutoscaler) podsPending() []*corev1.Pod {
 
 // grow adds an instance to a group, if it may be larger.
 func (a *clusterAutoscaler) grow(group string) bool {
-	now, err := a.describe(group)
-	if err != nil || *now.DesiredCapacity >= *now.MaxSize {
+	_, most, before := a.aws.Sizes(group)
+	if before >= most {
 		return false
 	}
-	desired := *now.DesiredCapacity + 1
-	_, err = a.client().SetDesiredCapacity(context.Background(), &autoscaling.SetDesiredCapacityInput{
+	desired := int32(before + 1)
+	_, err := a.client().SetDesiredCapacity(context.Background(), &autoscaling.SetDesiredCapacityInput{
 		AutoScalingGroupName: &group, DesiredCapacity: &desired,
 	})
 	a.log.add(autoscalerName, "group grows", "group", group, "desired", desired, "error", err)
 	if err == nil {
-		a.ask(group, int(desired)-1, 1)
+		a.ask(group, before, 1)
 	}
 	return err == nil
 }

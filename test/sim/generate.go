@@ -164,7 +164,9 @@ func (g *generator) group(name string, installs []Install, i int) Group {
 	if g.chance(6) {
 		group.MinHealthy = 100
 	}
-	group.Pool = !group.Spot && g.chance(6)
+	if !group.Spot && g.chance(6) {
+		group.Pool = &Pool{Reuse: true}
+	}
 	group.Hooks = g.hooks(install.Name)
 	return group
 }

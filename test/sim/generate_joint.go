@@ -47,7 +47,32 @@ func GenerateJoint(seed uint64) Spec {
 	for i := range g.spec.Faults { // Nothing may fail in the end.
 		g.spec.Faults[i].For = min(g.spec.Faults[i].For, 2*time.Hour)
 	}
+	g.pools()
 	return g.spec
+}
+
+// pools gives some groups a warm pool with instances, and takes instances out of service into some of them, but where
+// somebody forges the tag of a surge: see tags.
+func (g jointGenerator) pools() {
+	isForged := slices.ContainsFunc(g.spec.Steps, func(s Step) bool { return s.Do == "tag" })
+	for _, c := range g.spec.Clusters {
+		for i := range c.Groups {
+			one := &c.Groups[i]
+			if one.Spot || one.Managed || !g.chance(4) {
+				continue
+			}
+			one.Pool = &Pool{Size: oneOf(g.generator, 0, 1, 1, 2), Kept: g.chance(2), Reuse: g.chance(2)}
+			for range oneOf(g.generator, 0, 0, 1, 2) {
+				if isForged {
+					break
+				}
+				at := g.between(10*time.Minute, 2*time.Hour)
+				g.spec.Steps = append(g.spec.Steps, Step{At: at, Do: "scale", On: one.Name, N: -1},
+					Step{At: at + g.between(time.Minute, 30*time.Minute), Do: "scale", On: one.Name, N: 1})
+			}
+		}
+	}
+	slices.SortStableFunc(g.spec.Steps, func(a, b Step) int { return cmp.Compare(a.At, b.At) })
 }
 
 // rejections has AWS fail to do what triggers ask for, a few times or for a while.
@@ -62,8 +87,8 @@ func (g jointGenerator) rejections() {
 	}
 }
 
-// shorten has the drains of a cluster end within half an hour, because a rollout is many of them. Its groups have no
-// warm pools, and different sizes. A trigger does not begin when its watch of the nodes lags by ten seconds.
+// shorten has the drains of a cluster end within half an hour, because a rollout is many of them. Its groups have
+// different sizes. A trigger does not begin when its watch of the nodes lags by ten seconds.
 func (g jointGenerator) shorten(c *Cluster) {
 	c.Timing.Watch = min(c.Timing.Watch, 5*time.Second)
 	for i := range c.Installs {
@@ -84,7 +109,7 @@ func (g jointGenerator) shorten(c *Cluster) {
 	}
 	for i := range c.Groups {
 		one := &c.Groups[i]
-		one.Pool = false
+		one.Pool = nil
 		one.MinHealthy = oneOf(g.generator, one.MinHealthy, 0, 100)
 		one.Max = oneOf(g.generator, 0, 0, one.Nodes, one.Nodes+1)
 	}

@@ -48,7 +48,7 @@ func (g stepGenerator) kindOfStep(group Group) string {
 	} else if g.chance(3) {
 		kinds = append(kinds, "reclaim", "expire", "bypass", "stop")
 	}
-	if group.Pool {
+	if group.Pool != nil {
 		kinds = append(kinds, "shrink", "shrink", "shrink", "shrink")
 	} else if g.chance(4) {
 		kinds = append(kinds, "refresh", "volumes", "volumes")

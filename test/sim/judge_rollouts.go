@@ -48,7 +48,7 @@ func (f *rolloutFacts) judgeCall(p *triggerProcess, c triggerCall) {
 	case "StopInstances":
 		f.drainedFirst(g, c)
 	case "StartInstanceRefresh", "UpdateNodegroupVersion":
-		f.starts(g, p)
+		f.starts(g, p, c)
 	case "SetDesiredCapacity":
 		f.resizes(g, p, c)
 	}
@@ -170,7 +170,7 @@ func (f *rolloutFacts) takesBack(g *rolledGroup, i awsim.Instance) {
 			return
 		}
 	}
-	if now, err := f.describe(g.Name); err == nil && int(*now.DesiredCapacity) <= g.low {
+	if _, _, desired := f.aws.Sizes(g.Name); desired <= g.low {
 		f.violate("current instances stay", "%s of %s is terminated, and nothing is left of a surge", i.ID, g.Name)
 	}
 }
@@ -202,12 +202,16 @@ func (f *rolloutFacts) begins(g *rolledGroup, p *triggerProcess) {
 }
 
 // starts judges a call that has AWS replace what is outdated.
-func (f *rolloutFacts) starts(g *rolledGroup, p *triggerProcess) {
+func (f *rolloutFacts) starts(g *rolledGroup, p *triggerProcess, c triggerCall) {
 	f.begins(g, p)
 	isUpdated := !g.Managed || managed{g.cluster}.isAt(g.Name, len(g.versions))
 	all := f.aws.Instances(g.Name)
 	if isUpdated && !slices.ContainsFunc(all, func(i awsim.Instance) bool { return f.isOutdated(g, i, grace) }) {
 		f.violate("current instances stay", "nothing of %s is outdated, and %s has AWS replace instances", g.Name, p.name)
+	}
+	skips := c.form.Get("Preferences.SkipMatching") == "true" || f.optionsOf(g).All
+	if c.action == "StartInstanceRefresh" && !skips {
+		f.violate("current instances stay", "%s has AWS replace all instances of %s", p.name, g.Name)
 	}
 }
 
@@ -357,10 +361,17 @@ func (f *rolloutFacts) isTruthful(p *triggerProcess, g *rolledGroup, end report.
 	}
 	for _, i := range f.aws.Instances(end.Name) {
 		isNew := time.Since(g.current().since) < grace
-		if i.State == "InService" && f.isOutdated(g, i, 0) && !isNew {
+		if f.isToBeReplaced(g, i) && f.isOutdated(g, i, 0) && !isNew {
 			f.violate("outcome truthful", "%s is %s, and %s is outdated", g.Name, end.Outcome, i.ID)
 		}
 	}
+}
+
+// isToBeReplaced reports whether triggers replace an instance if it is outdated: one in service, and with an Instance
+// Refresh also one that rests in the warm pool, or is on its way there.
+func (f *rolloutFacts) isToBeReplaced(g *rolledGroup, i awsim.Instance) bool {
+	pooled := slices.Contains([]string{"Warmed:Pending", "Warmed:Pending:Wait", "Warmed:Stopped"}, i.State)
+	return i.State == "InService" || pooled && f.optionsOf(g).Mode == refresh.ModeRefresh
 }
 
 // noDrainsRequested checks that no trigger asks for the drains of nodes whose instances are in service.

@@ -54,7 +54,7 @@ func isReached(o report.Outcome) bool { return o == report.Done || o == report.N
 // no agent drains the nodes that are to be drained in Standby.
 func (f *rolloutFacts) rolledOut(g *rolledGroup, outcome report.Outcome) {
 	left := slices.ContainsFunc(f.aws.Instances(g.Name), func(i awsim.Instance) bool {
-		return i.State == "InService" && f.isOutdated(g, i, 0)
+		return f.isToBeReplaced(g, i) && f.isOutdated(g, i, 0)
 	})
 	excused := f.waitsForever(g) || g.Managed && outcome == report.Failed || // EKS could not evict pods in time.
 		outcome == report.Skipped && f.isSkippedForOthers(g)

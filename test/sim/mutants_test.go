@@ -56,6 +56,26 @@ func (v view) Node(id string) (nodes.Node, bool) {
 	return n, known
 }
 
+// poolless sees no instance of a warm pool.
+type poolless struct{ plan.Reader }
+
+func (poolless) Pool(context.Context, string) ([]refresh.Instance, error) { return nil, nil }
+
+// onlyPool has only the instances of a warm pool be outdated when the trigger begins.
+func onlyPool(s *Spec) {
+	in(refresh.ModeRefresh, func(o *rollouts.Options) { o.Windows, o.Gate, o.All = false, false, false })(s)
+	s.Clusters, s.Clusters[0].Autoscaler, s.Steps = s.Clusters[:1], false, nil
+	for i := range s.Clusters[0].Groups {
+		one := &s.Clusters[0].Groups[i]
+		one.Nodes, one.Max, one.Spot, one.Hooks, one.Broken = 1, 0, false, nil, 0
+		one.Pool = &Pool{Size: 1, Kept: true}
+		s.Steps = append(s.Steps, Step{At: time.Second, Do: "version", On: one.Name},
+			Step{At: 10 * time.Second, Do: "replace", On: one.Name, N: 1})
+	}
+	s.Triggers = s.Triggers[:1]
+	s.Triggers[0].Command, s.Triggers[0].At, s.Triggers[0].Kill, s.Triggers[0].Interrupt = rollouts.Trigger, time.Hour, 0, 0
+}
+
 func reads(by func(plan.Reader) plan.Reader) mutant { return mutant{reader: by} }
 
 func forgets(f rollouts.Forgetful) mutant {
@@ -112,6 +132,7 @@ func TestMutants(t *testing.T) {
 	}{
 		"compares wrongly, in mode unhealthy": {blind, in(unhealthy, same), "current instances stay"},
 		"compares wrongly, in mode standby":   {blind, in(standby, same), "current instances stay"},
+		"sees no warm pool":                   {reads(func(r plan.Reader) plan.Reader { return poolless{r} }), onlyPool, "outcome truthful"},
 		"compares wrongly, in mode nodegroup": {blind, in(refresh.ModeNodegroup, same), "current instances stay"},
 		"keeps a surge":                       {forgets(rollouts.Forgetful{Surge: true}), in(unhealthy, same), "capacity restored"},
 		"keeps instances in Standby":          {forgets(rollouts.Forgetful{Standby: true}), in(standby, same), "nothing left"},

@@ -122,6 +122,9 @@ func (c Cluster) withSmallerParts() (out []Cluster) {
 		for k := range g.Hooks {
 			add(func(n *Cluster) { n.Groups[i].Hooks = slices.Delete(n.Groups[i].Hooks, k, k+1) })
 		}
+		if g.Pool != nil {
+			add(func(n *Cluster) { n.Groups[i].Pool = nil })
+		}
 		if g.Nodes > 1 {
 			add(func(n *Cluster) { n.Groups[i].Nodes-- })
 		}

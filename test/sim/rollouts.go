@@ -251,7 +251,7 @@ func (f *rolloutFacts) disturb(group string) {
 	}
 }
 
-// describe describes a group as AWS does.
+// describe describes a group as AWS does, which may be late.
 func (f *rolloutFacts) describe(group string) (types.AutoScalingGroup, error) {
 	out, err := f.client().DescribeAutoScalingGroups(context.Background(),
 		&autoscaling.DescribeAutoScalingGroupsInput{AutoScalingGroupNames: []string{group}})
@@ -328,13 +328,9 @@ func (f *rolloutFacts) change(s Step) error {
 	case s.Do == "back":
 		return f.useVersion(g, 1, firstImage)
 	}
-	now, err := f.describe(s.On)
-	if err != nil {
-		return err
-	}
-	before := int(*now.DesiredCapacity)
-	to := min(max(before+s.N, 0), int(*now.MaxSize))
-	_, err = f.client().SetDesiredCapacity(context.Background(), &autoscaling.SetDesiredCapacityInput{
+	_, most, before := f.aws.Sizes(s.On)
+	to := min(max(before+s.N, 0), most)
+	_, err := f.client().SetDesiredCapacity(context.Background(), &autoscaling.SetDesiredCapacityInput{
 		AutoScalingGroupName: &s.On, DesiredCapacity: new(int32(to)),
 	})
 	if err == nil {

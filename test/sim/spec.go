@@ -70,11 +70,18 @@ type Group struct {
 	MinHealthy int    `json:",omitempty"` // percentage of the maintenance policy; 0 is no policy
 	Max        int    `json:",omitempty"` // the maximum size; 0 is room for another group of this size
 	Hooks      []Hook
-	Managed    bool `json:",omitempty"` // it is that of a managed node group of EKS, in joint worlds
-	Aged       int  `json:",omitempty"` // how many of its instances were launched long ago, in joint worlds
-	Pool       bool `json:",omitempty"` // a warm pool keeps stopped instances, and takes them back on scale-in
+	Managed    bool  `json:",omitempty"` // it is that of a managed node group of EKS, in joint worlds
+	Aged       int   `json:",omitempty"` // how many of its instances were launched long ago, in joint worlds
+	Pool       *Pool `json:",omitempty"`
 	// Broken is how many of the nodes that the group launches during the run never become Ready.
 	Broken int `json:",omitempty"`
+}
+
+// Pool is a warm pool, which keeps stopped instances.
+type Pool struct {
+	Size  int  `json:",omitempty"` // how many it has while the group has its full size
+	Kept  bool `json:",omitempty"` // it has so many at least, also while the group is larger
+	Reuse bool `json:",omitempty"` // it takes instances back on scale-in
 }
 
 // Hook is a lifecycle hook of a group.

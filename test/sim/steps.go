@@ -185,7 +185,7 @@ func (w events) terminate(ids []string, decrement bool) error {
 	for _, id := range ids {
 		w.facts.announce(id, truth{kind: "terminate", from: time.Now()})
 		group := w.machines.find(id).group.Name
-		desired := w.aws.Desired(group)
+		_, _, desired := w.aws.Sizes(group)
 		if err := w.aws.Terminate(id, decrement); err != nil {
 			return err
 		}

@@ -59,7 +59,7 @@ func (w groupEvents) suspend(s Step) error {
 
 // standBy moves an instance to Standby, as an operator does, and back after a time; never if the time is zero.
 func (w groupEvents) standBy(group, id string, during time.Duration) error {
-	desired := w.aws.Desired(group)
+	_, _, desired := w.aws.Sizes(group)
 	_, err := w.client().EnterStandby(context.Background(), &autoscaling.EnterStandbyInput{
 		AutoScalingGroupName: &group, InstanceIds: []string{id}, ShouldDecrementDesiredCapacity: new(true),
 	})

@@ -314,7 +314,7 @@ func (p triggerAWS) RoundTrip(r *http.Request) (*http.Response, error) {
 	r.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential="+p.name+"/sim")
 	c := p.callOf(r.URL, body)
 	if c.changes && !p.isDead() {
-		p.judgeCall(p.triggerProcess, c) //nolint:contextcheck // A call of the judge does not end with the process.
+		p.judgeCall(p.triggerProcess, c)
 	}
 	return p.do(r, c.changes, p.aws)
 }

@@ -145,7 +145,10 @@ func (w setup) createGroup(c *cluster, g Group) error {
 			return err
 		}
 	}
-	return w.aws.CreateGroup(group)
+	if err := w.aws.CreateGroup(group); err != nil || g.Pool == nil {
+		return err
+	}
+	return w.putPool(g)
 }
 
 // route puts the hooks of all groups, and connects them and the events with the queues.
@@ -157,11 +160,6 @@ func (w setup) route() error {
 			}
 		}
 		for _, g := range c.Groups {
-			if g.Pool {
-				if err := w.putPool(g); err != nil {
-					return err
-				}
-			}
 			for _, h := range g.Hooks {
 				if err := w.putHook(g, h); err != nil {
 					return err
@@ -206,12 +204,16 @@ func topic(install, kind string) string {
 	return "arn:aws:sns:eu-central-1:123456789012:" + install + "-" + kind
 }
 
-// putPool gives a group a warm pool that is empty while the group has its full size.
+// putPool gives a group its warm pool. Its instances are launched and stopped at once.
 func (w setup) putPool(g Group) error {
+	least := 0
+	if g.Pool.Kept {
+		least = g.Pool.Size
+	}
 	_, err := w.client().PutWarmPool(context.Background(), &autoscaling.PutWarmPoolInput{
-		AutoScalingGroupName: &g.Name, PoolState: types.WarmPoolStateStopped, MinSize: new(int32(0)),
-		MaxGroupPreparedCapacity: new(int32(g.Nodes)),
-		InstanceReusePolicy:      &types.InstanceReusePolicy{ReuseOnScaleIn: new(true)},
+		AutoScalingGroupName: &g.Name, PoolState: types.WarmPoolStateStopped, MinSize: new(int32(least)),
+		MaxGroupPreparedCapacity: new(int32(g.Nodes + g.Pool.Size)),
+		InstanceReusePolicy:      &types.InstanceReusePolicy{ReuseOnScaleIn: &g.Pool.Reuse},
 	})
 	return err
 }

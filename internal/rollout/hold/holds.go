@@ -152,20 +152,25 @@ func (h *Holds) GiveBackAll(ctx context.Context, end loop.Ending) loop.Ending {
 	return h.giveBack(ctx, end, func(refresh.HoldRule) bool { return true })
 }
 
-// giveBack gives back the holds of which the rules are wanted, in the opposite order.
-func (h *Holds) giveBack(ctx context.Context, end loop.Ending, wanted func(refresh.HoldRule) bool) loop.Ending {
+// giveBackOne gives back one of them. Each has as much time, since AWS may take some to describe what was done before.
+func giveBackOne(ctx context.Context, one hold) (done, left string, err error) {
 	ctx, cancel := loop.Uncancelled(ctx)
 	defer cancel()
+	err = loop.UntilGivenBack(ctx, func() (err error) {
+		done, left, err = one.giveBack(ctx)
+		return err
+	})
+	return done, left, err
+}
+
+// giveBack gives back the holds of which the rules are wanted, in the opposite order.
+func (h *Holds) giveBack(ctx context.Context, end loop.Ending, wanted func(refresh.HoldRule) bool) loop.Ending {
 	for _, one := range slices.Backward(h.all) {
 		rule := refresh.RuleOf(one.kind())
 		if !wanted(rule) {
 			continue
 		}
-		var done, left string
-		err := loop.UntilGivenBack(ctx, func() (err error) {
-			done, left, err = one.giveBack(ctx)
-			return err
-		})
+		done, left, err := giveBackOne(ctx, one)
 		if done != "" {
 			h.group.Progress.Note(refresh.OK, "%s", done)
 		}

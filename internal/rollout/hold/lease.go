@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/report"
@@ -44,6 +45,8 @@ type Lease struct {
 	guards context.Context
 	lose   context.CancelCauseFunc // ends guards
 	end    func()                  // stops the renewals; nil if the lease was not acquired
+
+	settled atomic.Bool // No lease is seen any more that was there before, and this one may be renewed.
 }
 
 // Guard returns a context that ends if the lease is lost.
@@ -89,7 +92,7 @@ func (l *Lease) lookAgain(ctx context.Context) (*loop.Wait, error) {
 // Hold writes the lease, and renews it until release.
 func (l *Lease) Hold(ctx context.Context) error {
 	l.AWS.Remember(l.Group.State.Group)
-	if err := l.write(ctx); err != nil {
+	if err := l.write(ctx, longestLease); err != nil { // It is not renewed until it has settled.
 		return err
 	}
 	renewing, stop := context.WithCancel(ctx)
@@ -99,18 +102,52 @@ func (l *Lease) Hold(ctx context.Context) error {
 		stop()
 		renewals.Wait()
 	}
-	l.Group.WhenDescribed(func(_ context.Context, g refresh.Group) {
+	began := time.Now()
+	if err := l.settle(ctx); err != nil {
+		return err
+	}
+	l.settled.Store(true)
+	see := func(_ context.Context, g refresh.Group) {
 		if err := l.check(g); err != nil {
 			l.lose(err)
 		}
-	})
-	if !retry.Sleep(ctx, leaseSettles) {
-		return context.Cause(ctx)
 	}
-	if err := l.Group.Retry(ctx, l.Group.Describe); err != nil {
+	see(ctx, l.Group.State.Group)
+	l.Group.WhenDescribed(see)
+	if err := l.Loss(); err != nil || time.Since(began) < 2*leaseSettles {
 		return err
 	}
-	return l.Loss()
+	return l.write(ctx, l.duration()) // Others wait for a renewal, which they see late, too.
+}
+
+// settle returns when the group is described with the lease of each trigger that did not see this one. If AWS describes
+// it late, another trigger may do so as long, and its lease appears as late. Until then the description may show one
+// that was there before.
+func (l *Lease) settle(ctx context.Context) error {
+	began := time.Now()
+	if err := l.describeAfter(ctx, leaseSettles); err != nil {
+		return err
+	}
+	for conflict := l.check(l.Group.State.Group); conflict != nil; conflict = l.check(l.Group.State.Group) {
+		if time.Since(began) > refresh.ShownWithin {
+			l.lose(conflict)
+			return conflict
+		}
+		if err := l.describeAfter(ctx, leaseSettles); err != nil {
+			return err
+		}
+	}
+	if late := time.Since(began) - leaseSettles; late > leaseSettles/2 {
+		return l.describeAfter(ctx, late+2*leaseSettles)
+	}
+	return nil
+}
+
+func (l *Lease) describeAfter(ctx context.Context, pause time.Duration) error {
+	if !retry.Sleep(ctx, pause) {
+		return context.Cause(ctx)
+	}
+	return l.Group.Retry(ctx, l.Group.Describe)
 }
 
 // Loss returns how the rollout ends if its lease was lost. Else it returns nil.
@@ -170,24 +207,27 @@ func (l *Lease) duration() time.Duration {
 	return min(max(leasePolls*l.Group.Config.PollInterval, shortestLease), longestLease)
 }
 
-func (l *Lease) write(ctx context.Context) error {
+func (l *Lease) write(ctx context.Context, lasts time.Duration) error {
 	ctx, cancel := loop.Uncancelled(ctx)
 	defer cancel()
 	return l.AWS.WriteLease(ctx, l.Group.Name, refresh.Lease{
-		Holder: l.Group.Config.Holder, Expires: time.Now().Add(l.duration()).Truncate(time.Second),
+		Holder: l.Group.Config.Holder, Expires: time.Now().Add(lasts).Truncate(time.Second),
 	})
 }
 
 // renew renews the lease until ctx ends. If another trigger has taken it, the lease is lost.
 func (l *Lease) renew(ctx context.Context) {
 	for retry.Sleep(ctx, l.duration()*renewalPolls/leasePolls) {
+		if !l.settled.Load() {
+			continue
+		}
 		g, err := l.Group.Read(ctx)
 		if err == nil {
 			if err = l.check(g); err != nil {
 				l.lose(err)
 				return
 			}
-			err = l.write(ctx)
+			err = l.write(ctx, l.duration())
 		}
 		if err != nil && ctx.Err() == nil {
 			l.Group.Progress.Note(refresh.Warn, "the lease of the group could not be renewed, retrying: %v", err)
