@@ -37,7 +37,7 @@ func (w *world) unmark(times int) {
 
 // raised has an earlier run have raised the desired capacity by so many, whose instances are new.
 func (w *world) raised(by int) {
-	from := w.Desired(w.group)
+	from := w.desired(w.group)
 	surge := refresh.Surge{From: from, To: from + by}
 	w.resize(surge.To)
 	w.tag(refresh.SurgeTag, surge.String())

@@ -32,7 +32,7 @@ func TestResumeOfARaiseInDoubt(t *testing.T) {
 	launched := func(tag string, to ...int) func(w *world) {
 		return func(w *world) {
 			resize(to...)(w)
-			w.inService(w.Desired(w.group))
+			w.inService(w.desired(w.group))
 			if tag != "" {
 				w.tag(refresh.SurgeTag, tag)
 			}

@@ -157,7 +157,7 @@ func TestGateOfSeveralGroups(t *testing.T) {
 		w.cfg.Parallel, w.cfg.Timeout, w.cfg.GateTimeout = 0, 30*time.Second, time.Hour
 		w.cfg.Gate, w.cfg.Pace.Surge.N = &fakeGate{hangs: 1}, 1
 		w.several(report.TimedOut, report.TimedOut)
-		if w.Desired("workers") != 4 || w.Desired("x") != 2 {
+		if w.desired("workers") != 4 || w.desired("x") != 2 {
 			w.Errorf("calls %v", w.calls)
 		}
 	})
