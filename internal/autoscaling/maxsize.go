@@ -2,6 +2,7 @@ package autoscaling
 
 import (
 	"context"
+	"errors"
 
 	sdk "github.com/aws/aws-sdk-go-v2/service/autoscaling"
 
@@ -9,13 +10,17 @@ import (
 )
 
 // RaiseMax raises the maximum size of the group. It tags the group with the one before first, so that a later run can
-// restore it after an interruption.
+// restore it after an interruption. If AWS refuses, there is nothing to restore, and it removes the tag.
 func (w Capacity) RaiseMax(ctx context.Context, g refresh.Group, to int) (refresh.RaisedMax, error) {
 	m := refresh.RaiseMax(g, to)
 	if err := w.tag(ctx, g.Name, refresh.MaxTag, m.String()); err != nil {
 		return refresh.RaisedMax{}, err
 	}
-	return m, w.setMax(ctx, g.Name, to)
+	err := w.setMax(ctx, g.Name, to)
+	if _, before := refresh.RaisedMaxOf(g); isRefused(err) && !before {
+		err = errors.Join(err, w.untag(ctx, g.Name, refresh.MaxTag))
+	}
+	return m, err
 }
 
 // RestoreMax restores the maximum size that the group had before RaiseMax, and removes the tag. It changes no maximum

@@ -2,7 +2,6 @@ package rollout_test
 
 import (
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -100,18 +99,6 @@ func TestInterruptOfASurge(t *testing.T) {
 				w.upon("CreateOrUpdateTags", func() { w.suspend("Launch"); w.raising(); w.resize(6) })
 			}),
 			words: "stays raised from 3 to 5 | run the same command",
-		},
-		"AWS describes the raise late": {
-			before: func(w *world) { // Its record is not taken for that of somebody else.
-				w.cfg.Pace.Surge.N = 1
-				raising := refresh.RaisedBy(refresh.Group{Desired: 3}, 1, time.Now()).String()
-				late := strings.NewReplacer("<DesiredCapacity>4<", "<DesiredCapacity>3<", ">3-4<", ">"+raising+"<")
-				w.edit = func(_, body string) string { return late.Replace(body) }
-				w.upon("SetDesiredCapacity", func() {
-					w.upon("SetDesiredCapacity", func() { w.mu.Lock(); defer w.mu.Unlock(); w.edit = nil })
-				})
-			},
-			stop: 30 * time.Second, words: "stays raised from 3 to 4", calls: "Resize 4, Resize 4, Mark i-1",
 		},
 		"a run was killed that was about to terminate an instance with a part of it, which the group replaces": {
 			before: func(w *world) {
