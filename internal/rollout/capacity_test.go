@@ -142,3 +142,9 @@ func TestInterruptOfASurge(t *testing.T) {
 	}
 	runAll(t, all)
 }
+
+// desired returns the desired capacity of a group.
+func (w *world) desired(group string) int {
+	_, _, desired := w.Sizes(group)
+	return desired
+}

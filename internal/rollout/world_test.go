@@ -79,12 +79,6 @@ func runAll(t *testing.T, all map[string]scenario) {
 	}
 }
 
-// desired returns the desired capacity of a group.
-func (w *world) desired(group string) int {
-	_, _, desired := w.Sizes(group)
-	return desired
-}
-
 // play runs the trigger as the scenario says, and returns how the group has ended.
 func (w *world) play(s scenario) report.Group {
 	w.Helper()

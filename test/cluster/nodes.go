@@ -81,7 +81,9 @@ func (n Nodes) Node(t testing.TB, node Node) (name string) {
 }
 
 // WaitSchedulable returns when a node is there and pods may be scheduled to it.
-func (n Nodes) WaitSchedulable(ctx context.Context, name string) error { return n.waitNode(ctx, name, isSchedulable) }
+func (n Nodes) WaitSchedulable(ctx context.Context, name string) error {
+	return n.waitNode(ctx, name, isSchedulable)
+}
 
 // MarkUnready makes a node NotReady, as a failing kubelet does, and returns when the node is NotReady.
 func (n Nodes) MarkUnready(ctx context.Context, name string) error {

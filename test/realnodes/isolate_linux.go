@@ -151,8 +151,8 @@ func makeCgroup(name string) error {
 	return nil
 }
 
-// setUpCgroup gives a new cgroup the processors and the memory of its parent, where it is about these, and a larger share
-// of the processors' time: all containers in it would otherwise count as one process beside other ones.
+// setUpCgroup gives a new cgroup the processors and the memory of its parent, where it is about these, and a larger
+// share of the processors' time: all containers in it would otherwise count as one process beside other ones.
 func setUpCgroup(parent, dir string) error {
 	values := map[string][]byte{"cpu.shares": []byte("65536")}
 	for _, name := range []string{"cpuset.cpus", "cpuset.mems"} {
