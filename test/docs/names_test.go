@@ -96,7 +96,7 @@ func TestEveryVariableExists(t *testing.T) {
 	known := find(Pages(t)["docs/trigger-flags.md"], "`(TRIGGER_[A-Z_]+)`").with(
 		"AWS_REGION", "AWS_PROFILE", "AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ENDPOINT_URL", // the AWS SDK
 		"AWS_USE_FIPS_ENDPOINT", "AWS_USE_DUALSTACK_ENDPOINT", "HTTPS_PROXY", "NO_PROXY", "NO_COLOR", // conventions
-		"DEMO_KEEP", "DEMO_BUILD", "KUBE_BINARIES", "KUBE_MIRROR", // test/demo, test/cluster
+		"DEMO_KEEP", "DEMO_NODES", "DEMO_BUILD", "KUBE_BINARIES", "KUBE_MIRROR", // test/demo, test/cluster
 		"TRIGGER_PAYLOAD", // GitLab
 	)
 	known.and(find(read(t, filepath.Join(Root(t), "Makefile")), `(?m)^([A-Z_]+) +\?=`))

@@ -1,6 +1,7 @@
 package realnodes
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -129,14 +130,21 @@ func unmountBelow(dir string) (err error) {
 	return err
 }
 
+// hierarchies returns the roots of the hierarchies of cgroups: there is one of version 2, or one for each controller.
+func hierarchies() []string {
+	if _, err := os.Stat(filepath.Join(cgroupsDir, "cgroup.controllers")); err == nil {
+		return []string{cgroupsDir}
+	}
+	all, _ := filepath.Glob(filepath.Join(cgroupsDir, "*", "cgroup.procs")) // The pattern is good.
+	for i, procs := range all {
+		all[i] = filepath.Dir(procs)
+	}
+	return all
+}
+
 // makeCgroup makes a cgroup in each hierarchy. The reaper removes it.
 func makeCgroup(name string) error {
-	hierarchies, err := filepath.Glob(filepath.Join(cgroupsDir, "*", "cgroup.procs"))
-	if err != nil {
-		return err
-	}
-	for _, procs := range hierarchies {
-		dir := filepath.Dir(procs)
+	for _, dir := range hierarchies() {
 		for part := range strings.SplitSeq(name, "/") {
 			parent := dir
 			dir = filepath.Join(dir, part)
@@ -154,13 +162,15 @@ func makeCgroup(name string) error {
 // setUpCgroup gives a new cgroup the processors and the memory of its parent, where it is about these, and a larger
 // share of the processors' time: all containers in it would otherwise count as one process beside other ones.
 func setUpCgroup(parent, dir string) error {
-	values := map[string][]byte{"cpu.shares": []byte("65536")}
+	values := map[string][]byte{"cpu.shares": []byte("65536"), "cpu.weight": []byte("10000")}
 	for _, name := range []string{"cpuset.cpus", "cpuset.mems"} {
 		value, err := os.ReadFile(filepath.Join(parent, name))
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
-		values[name] = value
+		if value = bytes.TrimSpace(value); len(value) > 0 {
+			values[name] = value
+		}
 	}
 	for name, value := range values {
 		file, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY, 0)
