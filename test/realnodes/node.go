@@ -171,7 +171,7 @@ func (n *node) writeKubeletConfig() error {
 		"evictionHard":                map[string]string{"memory.available": "1Mi", "nodefs.available": "0.1%", "imagefs.available": "0.1%"},
 		"imageGCHighThresholdPercent": 100, "clusterDomain": "cluster.local", "resolvConf": "",
 		"podLogsDir": n.path("logs", "pods"), "serializeImagePulls": false,
-		"nodeStatusUpdateFrequency": seconds(10), "syncFrequency": seconds(10),
+		"nodeStatusUpdateFrequency": seconds(10), "syncFrequency": seconds(10), "runtimeRequestTimeout": seconds(30),
 		"volumePluginDir": n.path("volumeplugins"), "maxPods": 110,
 	})
 	if err != nil {
