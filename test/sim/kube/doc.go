@@ -25,7 +25,7 @@
 // SIGTERM as long as WorkAnnotation says and are killed at the end of their grace period); node lifecycle (a node
 // without a kubelet is unreachable after NodeLost, taints follow); eviction for NoExecute taints after
 // tolerationSeconds; the disruption controller; and the garbage collection of pods without a Node. StopKubelet,
-// StartKubelet and Restart are what happens to machines.
+// StartKubelet, HangRuntime and Restart are what happens to machines.
 //
 // Faults, for all clients or some, are those of Effect, and BreakWatches and Expire.
 //

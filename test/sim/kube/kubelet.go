@@ -18,6 +18,7 @@ type kubelets struct {
 // kubelet is that of one node.
 type kubelet struct {
 	stopped bool
+	hung    bool   // its container runtime does not answer
 	ready   *timer // the node becomes Ready
 	lost    *timer // the node becomes unreachable
 }
@@ -42,7 +43,7 @@ func annotated(pod *corev1.Pod, annotation string, otherwise time.Duration) time
 // runPod is how the kubelet of a pod's node follows a change of the pod.
 func (c *kubelets) runPod(pod *corev1.Pod) {
 	k := c.running[pod.Spec.NodeName]
-	if k == nil || k.stopped {
+	if k == nil || k.stopped || k.hung {
 		return
 	}
 	one := c.containersOf(pod)
@@ -148,6 +149,7 @@ func (c *kubelets) stop(node string) {
 	}
 	k.stopped = true
 	c.server.clock.cancel(k.ready)
+	c.server.clock.cancel(k.lost)
 	for _, p := range c.server.podsOn(node) {
 		if one := c.pods[p.UID]; one != nil {
 			c.server.clock.cancel(one.next)
@@ -157,13 +159,33 @@ func (c *kubelets) stop(node string) {
 	k.lost = c.after(c.timing.NodeLost, func() { c.lost(node) })
 }
 
+// hang is HangRuntime with the lock.
+func (c *kubelets) hang(node string) {
+	k := c.running[node]
+	if k == nil || k.stopped || k.hung {
+		return
+	}
+	k.hung = true
+	c.server.clock.cancel(k.ready)
+	for _, p := range c.server.podsOn(node) {
+		if one := c.pods[p.UID]; one != nil {
+			c.server.clock.cancel(one.next)
+		}
+	}
+	k.lost = c.after(c.timing.RuntimeLost, func() {
+		update(&c.server.store, "kubelet", types.NamespacedName{Name: node}, func(n *corev1.Node) {
+			setNodeReady(n, corev1.ConditionFalse, "KubeletNotReady")
+		})
+	})
+}
+
 // start is StartKubelet and Restart with the lock.
 func (c *kubelets) start(node, bootID string) {
 	k := c.running[node]
 	if k == nil || !k.stopped {
 		return
 	}
-	k.stopped = false
+	k.stopped, k.hung = false, false
 	c.server.clock.cancel(k.lost)
 	update(&c.server.store, "kubelet", types.NamespacedName{Name: node}, func(n *corev1.Node) {
 		if bootID != "" {
