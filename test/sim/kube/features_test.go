@@ -111,6 +111,49 @@ func TestHungRuntime(t *testing.T) {
 	})
 }
 
+// TestPodsEnd: a pod whose containers end by themselves after SIGTERM has succeeded, and has failed if they are killed, or
+// have more to do, as with a kubelet (TestPodsEnd of test/realnodes).
+func TestPodsEnd(t *testing.T) {
+	for name, c := range map[string]struct {
+		annotations map[string]string
+		want        string
+	}{
+		"ends":   {map[string]string{kube.WorkAnnotation: "10s"}, "Succeeded PodCompleted"},
+		"killed": {map[string]string{kube.WorkAnnotation: "1h"}, "Failed PodFailed"},
+		"a job":  {map[string]string{kube.WorkAnnotation: "10s", kube.RunAnnotation: "1h"}, "Failed PodFailed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				pod := newPod("a")
+				pod.Annotations, pod.Spec.TerminationGracePeriodSeconds = c.annotations, new(int64(30))
+				server := kube.New(1, newNode("node-1"), pod)
+				last := ""
+				server.OnChange = func(change kube.Change) {
+					p, ok := change.New.(*corev1.Pod)
+					if !ok {
+						return
+					}
+					for _, condition := range p.Status.Conditions {
+						if condition.Type == corev1.PodReady {
+							last = string(p.Status.Phase) + " " + condition.Reason
+						}
+					}
+				}
+				controllers := server.Run(kube.DefaultTiming())
+				defer controllers.Stop()
+				time.Sleep(time.Minute)
+				if err := server.DeletePod("shop", "a"); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Minute)
+				if left := server.PodsOn("node-1"); len(left) > 0 || last != c.want {
+					t.Errorf("the pod was last %s, want %s; left: %v", last, c.want, left)
+				}
+			})
+		})
+	}
+}
+
 // TestPodsWithoutNode: pods that name a Node that does not exist are removed once a minute, and created again.
 func TestPodsWithoutNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -107,21 +107,27 @@ func (c *kubelets) stopPod(pod *corev1.Pod, one *containers) {
 	if pod.Status.Phase == corev1.PodPending || one.restarts {
 		ends = time.Now()
 	}
+	how := corev1.PodSucceeded
 	if ends.After(one.killedAt) {
-		ends = one.killedAt
+		ends, how = one.killedAt, corev1.PodFailed
+	}
+	if pod.Annotations[RunAnnotation] != "" {
+		how = corev1.PodFailed // Its work is not done.
 	}
 	c.server.clock.cancel(one.next)
-	one.next = c.after(time.Until(ends), func() { c.endPod(pod, corev1.PodFailed) })
+	one.next = c.after(time.Until(ends), func() { c.endPod(pod, how) })
 }
 
 // endPod writes that the containers of a pod have ended.
 func (c *kubelets) endPod(pod *corev1.Pod, how corev1.PodPhase) {
+	reason := "PodCompleted"
+	if how == corev1.PodFailed {
+		reason = "PodFailed"
+	}
 	update(&c.server.store, "kubelet", nameOf(pod), func(p *corev1.Pod) {
 		if p.UID == pod.UID {
 			p.Status.Phase = how
-			setCondition(p, corev1.PodCondition{
-				Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "PodCompleted",
-			})
+			setCondition(p, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: reason})
 		}
 	})
 }
