@@ -21,9 +21,6 @@ import (
 	"github.com/node-drainer/node-drainer/test/realnodes/record"
 )
 
-// wakesForNodes is whether a change of a Node wakes the drain of it.
-const wakesForNodes = false
-
 // faultNodes is how many nodes the group of TestFaults has between two faults.
 const faultNodes = 4
 
@@ -33,7 +30,8 @@ const webReplicas = 8
 // faultFixture is the fixture of one fault, with a workload of its own, on all nodes.
 type faultFixture struct {
 	*fixture
-	web string
+	web  string
+	late *time.Duration // how long after its node became NotReady a hook was completed
 }
 
 // TestFaults: what a drain does to processes while something fails, one fault after the other.
@@ -42,7 +40,8 @@ func TestFaults(t *testing.T) {
 	f.aws.AddRule(f.aws.QueueARN(f.queue), awsim.SpotWarning)
 	f.launch(faultNodes)
 	f.addHook()
-	f.install("config.launch.timeout=20s", "config.drain.stuckAfter=90s")
+	f.install("config.launch.timeout=20s", "config.drain.stuckAfter=1m")
+	var late time.Duration
 	for i, fault := range []struct {
 		name   string
 		within time.Duration
@@ -59,9 +58,14 @@ func TestFaults(t *testing.T) {
 		t.Run(fault.name, func(t *testing.T) {
 			one := *f
 			one.t = t
-			faultFixture{&one, fmt.Sprintf("web%d", i+1)}.run(fault.play, fault.within)
+			faultFixture{&one, fmt.Sprintf("web%d", i+1), &late}.run(fault.play, fault.within)
 		})
 	}
+	t.Run("a drain ends when its node becomes NotReady", func(t *testing.T) {
+		if late > 10*time.Second {
+			t.Skipf("no change of a Node wakes its drain, which went on for %v, until another reason to decide again", late)
+		}
+	})
 }
 
 // run plays a fault under load. No request may fail: each process is told to stop, or runs on, whatever else fails.
@@ -262,14 +266,7 @@ func (f faultFixture) hangForGood() {
 	}
 	f.checkLost(kubelet)
 	a := f.checkLost(containerd)
-	if late := a.ClosedAt.Sub(<-unready); late > 30*time.Second {
-		f.t.Logf("the hook was completed %v after the node became NotReady, want 30s at most", late)
-		if !wakesForNodes {
-			f.t.Log("not judged: no change of a Node wakes its drain, which goes on at the next change of a pod or a time")
-			return
-		}
-		f.t.Fail()
-	}
+	*f.late = a.ClosedAt.Sub(<-unready)
 }
 
 // checkLost checks that the agent completed the hook of an instance and reported the pods that are left, which were not

@@ -135,7 +135,8 @@ disabled_plugins = ["io.containerd.snapshotter.v1.aufs", "io.containerd.snapshot
 `, root, n.path("state"), n.socket(), pauseImage, pluginsDir, n.path("cni")), 0o600)
 }
 
-// writeNetwork writes the CNI configuration, unless the machine is broken: a bridge, whose pods the other nodes and the host reach by their addresses.
+// writeNetwork writes the CNI configuration, unless the machine is broken: a bridge, whose pods the other nodes and the
+// host reach by their addresses.
 func (n *node) writeNetwork() error {
 	if n.broken {
 		return nil

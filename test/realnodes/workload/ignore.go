@@ -31,7 +31,7 @@ func end(j *journal, signals <-chan os.Signal, args []string) error {
 	j.write(record.Ready, "")
 	s := <-signals
 	j.write(record.Signal, s.String())
-	time.Sleep(*after)
+	await(j, signals, time.After(*after))
 	if *fail {
 		return errors.New("it was to fail")
 	}
