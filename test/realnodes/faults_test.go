@@ -5,7 +5,6 @@ package realnodes_test
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -149,6 +148,7 @@ func (f faultFixture) interruptHalf() {
 			f.t.Errorf("EC2 took %s with pods on it: %+v", id, i)
 		}
 		f.checkEnded(id)
+		f.waitEvent(id, "Drained")
 	}
 }
 
@@ -281,10 +281,7 @@ func (f faultFixture) checkLost(id string) awsim.Action {
 	if a.ClosedBy != awsim.ByCompletion || a.Result != "CONTINUE" || len(a.Killed) == 0 {
 		f.t.Errorf("the hook of %s was not completed with pods: %+v", id, a)
 	}
-	events := f.events(id)
-	if !slices.ContainsFunc(events, func(e string) bool { return strings.HasPrefix(e, "NodeLost: ") }) {
-		f.t.Errorf("no Event NodeLost of %s: %q", id, events)
-	}
+	f.waitEvent(id, "NodeLost")
 	for _, p := range f.served(id) {
 		if p.has(record.Signal) || !slices.Contains(a.Killed, f.namespace+"/"+p.pod()) {
 			f.t.Errorf("%s got SIGTERM, or was not there at the end: %v", p.pod(), p.Process)
@@ -313,19 +310,6 @@ func (f faultFixture) unready(id string) <-chan time.Time {
 		at <- time.Now()
 	}()
 	return at
-}
-
-// events returns the Events of the node of an instance.
-func (f faultFixture) events(id string) (all []string) {
-	f.t.Helper()
-	list, err := f.cluster.Client().CoreV1().Events(metav1.NamespaceAll).List(f.t.Context(), metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector("involvedObject.name", cluster.NodeName(id)).String(),
-	})
-	f.must(err)
-	for _, e := range list.Items {
-		all = append(all, e.Reason+": "+e.Message)
-	}
-	return all
 }
 
 // launchBroken has the trigger replace instances by those of a version whose nodes never become Ready.

@@ -224,8 +224,8 @@ func (c *Controllers) StopKubelet(node string) {
 }
 
 // HangRuntime has the container runtime of a machine hang for good: what runs there runs on, and nothing starts or
-// ends. After Timing.RuntimeLost the kubelet reports that the node is not Ready. Nobody reports that of its pods, as the
-// node lifecycle controller does of the pods of a lost node.
+// ends. After Timing.RuntimeLost the kubelet reports that the node is not Ready. Nobody reports that of its pods, as
+// the node lifecycle controller does of the pods of a lost node.
 func (c *Controllers) HangRuntime(node string) {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
