@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 
@@ -189,10 +190,12 @@ func (f faultFixture) killLeader() {
 	f.t.Logf("%s was killed: the hook was completed after %v", pod, a.ClosedAt.Sub(a.StartedAt))
 }
 
-// killAPIServer kills the API server, until what was told to stop has stopped.
+// killAPIServer kills the API server, until what was told to stop has stopped. If it died before the EndpointSlices say
+// that these pods terminate, they would get requests beyond their end, whoever has evicted them.
 func (f faultFixture) killAPIServer() {
 	id := f.spare()[0]
 	f.terminate(id)
+	f.waitNoEndpoints(id)
 	f.must(f.cluster.Stop(f.t.Context()))
 	f.must(harness.Eventually(f.waits(), func() string {
 		for _, p := range f.served(id) {
@@ -208,6 +211,28 @@ func (f faultFixture) killAPIServer() {
 	f.must(f.cluster.StartAgain(f.waits()))
 	a := f.checkCompleted(id)
 	f.t.Logf("the hook was completed after %v", a.ClosedAt.Sub(a.StartedAt))
+}
+
+// waitNoEndpoints waits until no pod of the workload on the node of an instance gets requests.
+func (f faultFixture) waitNoEndpoints(id string) {
+	f.t.Helper()
+	ctx := f.waits()
+	f.must(harness.Eventually(ctx, func() string {
+		list, err := f.cluster.Client().DiscoveryV1().EndpointSlices(f.namespace).List(ctx, metav1.ListOptions{
+			LabelSelector: discoveryv1.LabelServiceName + "=" + f.web,
+		})
+		if err != nil {
+			return err.Error()
+		}
+		for _, slice := range list.Items {
+			for _, e := range slice.Endpoints {
+				if e.NodeName != nil && *e.NodeName == cluster.NodeName(id) && *e.Conditions.Ready {
+					return fmt.Sprintf("%v is a ready endpoint", e.Addresses)
+				}
+			}
+		}
+		return ""
+	}))
 }
 
 // last returns the last action of an instance.
