@@ -3,15 +3,14 @@
 package realnodes_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 
@@ -31,7 +30,8 @@ const webReplicas = 8
 // faultFixture is the fixture of one fault, with a workload of its own, on all nodes.
 type faultFixture struct {
 	*fixture
-	web string
+	web  string
+	late *time.Duration // how long after its node became NotReady a hook was completed
 }
 
 // TestFaults: what a drain does to processes while something fails, one fault after the other.
@@ -40,7 +40,8 @@ func TestFaults(t *testing.T) {
 	f.aws.AddRule(f.aws.QueueARN(f.queue), awsim.SpotWarning)
 	f.launch(faultNodes)
 	f.addHook()
-	f.install("config.launch.timeout=20s")
+	f.install("config.launch.timeout=20s", "config.drain.stuckAfter=1m")
+	var late time.Duration
 	for i, fault := range []struct {
 		name   string
 		within time.Duration
@@ -51,15 +52,20 @@ func TestFaults(t *testing.T) {
 		{"the leading agent is killed", 2 * time.Minute, faultFixture.killLeader},
 		{"the API server is killed", 2 * time.Minute, faultFixture.killAPIServer},
 		{"a kubelet hangs for a while", 2 * time.Minute, faultFixture.hangKubelet},
-		{"a kubelet and a containerd hang", 4 * time.Minute, faultFixture.hangForGood},
+		{"a kubelet and a containerd hang", 3 * time.Minute, faultFixture.hangForGood},
 		{"a new image has no network", 2 * time.Minute, faultFixture.launchBroken},
 	} {
 		t.Run(fault.name, func(t *testing.T) {
 			one := *f
 			one.t = t
-			faultFixture{&one, fmt.Sprintf("web%d", i+1)}.run(fault.play, fault.within)
+			faultFixture{&one, fmt.Sprintf("web%d", i+1), &late}.run(fault.play, fault.within)
 		})
 	}
+	t.Run("a drain ends when its node becomes NotReady", func(t *testing.T) {
+		if late > 10*time.Second {
+			t.Skipf("no change of a Node wakes its drain, which went on for %v, until another reason to decide again", late)
+		}
+	})
 }
 
 // run plays a fault under load. No request may fail: each process is told to stop, or runs on, whatever else fails.
@@ -130,7 +136,7 @@ func (f faultFixture) gone(before []string) []string {
 
 // interruptHalf has EC2 take half of the instances. The warnings are late, so that nobody waits for two minutes.
 func (f faultFixture) interruptHalf() {
-	const notice = 45 * time.Second
+	const notice = 35 * time.Second
 	taken := f.inService()[:faultNodes/2]
 	for _, id := range taken {
 		f.must(f.aws.SetMarket(id, awsim.Spot, ""))
@@ -143,6 +149,7 @@ func (f faultFixture) interruptHalf() {
 			f.t.Errorf("EC2 took %s with pods on it: %+v", id, i)
 		}
 		f.checkEnded(id)
+		f.waitEvent(id, "Drained")
 	}
 }
 
@@ -183,10 +190,12 @@ func (f faultFixture) killLeader() {
 	f.t.Logf("%s was killed: the hook was completed after %v", pod, a.ClosedAt.Sub(a.StartedAt))
 }
 
-// killAPIServer kills the API server, until what was told to stop has stopped.
+// killAPIServer kills the API server, until what was told to stop has stopped. If it died before the EndpointSlices say
+// that these pods terminate, they would get requests beyond their end, whoever has evicted them.
 func (f faultFixture) killAPIServer() {
 	id := f.spare()[0]
 	f.terminate(id)
+	f.waitNoEndpoints(id)
 	f.must(f.cluster.Stop(f.t.Context()))
 	f.must(harness.Eventually(f.waits(), func() string {
 		for _, p := range f.served(id) {
@@ -202,6 +211,28 @@ func (f faultFixture) killAPIServer() {
 	f.must(f.cluster.StartAgain(f.waits()))
 	a := f.checkCompleted(id)
 	f.t.Logf("the hook was completed after %v", a.ClosedAt.Sub(a.StartedAt))
+}
+
+// waitNoEndpoints waits until no pod of the workload on the node of an instance gets requests.
+func (f faultFixture) waitNoEndpoints(id string) {
+	f.t.Helper()
+	ctx := f.waits()
+	f.must(harness.Eventually(ctx, func() string {
+		list, err := f.cluster.Client().DiscoveryV1().EndpointSlices(f.namespace).List(ctx, metav1.ListOptions{
+			LabelSelector: discoveryv1.LabelServiceName + "=" + f.web,
+		})
+		if err != nil {
+			return err.Error()
+		}
+		for _, slice := range list.Items {
+			for _, e := range slice.Endpoints {
+				if e.NodeName != nil && *e.NodeName == cluster.NodeName(id) && *e.Conditions.Ready {
+					return fmt.Sprintf("%v is a ready endpoint", e.Addresses)
+				}
+			}
+		}
+		return ""
+	}))
 }
 
 // last returns the last action of an instance.
@@ -244,72 +275,66 @@ func (f faultFixture) waitEvicted(id string) {
 	}))
 }
 
-// hangForGood stops a kubelet and a containerd, each of a node that is then drained, for ever.
+// hangForGood stops a kubelet and a containerd for ever, each of a node that is then drained. Nothing tells the processes
+// there to stop, and no drain can wait for their end: the agent has to report that, and to complete the hooks.
 func (f faultFixture) hangForGood() {
 	ids := f.spare()
 	if len(ids) < 2 {
 		f.t.Fatalf("only %v have no agent", ids)
 	}
-	f.must(f.cluster.SignalKubelet(ids[0], syscall.SIGSTOP))
-	f.must(f.cluster.SignalContainerd(ids[1], syscall.SIGSTOP))
-	stop := f.watchNodes(ids[:2])
-	defer stop()
+	kubelet, containerd := ids[0], ids[1]
+	f.must(f.cluster.SignalKubelet(kubelet, syscall.SIGSTOP))
+	f.must(f.cluster.SignalContainerd(containerd, syscall.SIGSTOP))
+	unready := f.unready(containerd)
 	for _, id := range ids[:2] {
 		f.must(f.aws.Terminate(id, false))
 	}
-	for i, what := range []string{"kubelet", "containerd"} {
-		a, err := f.aws.WaitClosed(f.waits(), ids[i])
-		f.must(err)
-		f.must(f.aws.WaitState(f.waits(), ids[i], "Terminated"))
-		a = f.last(ids[i])
-		f.t.Logf("%s: closed after %v: %+v\n%s", what, a.ClosedAt.Sub(a.StartedAt), a, strings.Join(f.events(ids[i]), "\n"))
-		for _, p := range f.processes(ids[i]) {
-			f.t.Logf("%v", p)
-		}
-	}
+	f.checkLost(kubelet)
+	a := f.checkLost(containerd)
+	*f.late = a.ClosedAt.Sub(<-unready)
 }
 
-// watchNodes logs what changes of nodes and their pods.
-func (f faultFixture) watchNodes(ids []string) (stop func()) {
-	ctx, cancel := context.WithCancel(f.t.Context())
-	done := make(chan struct{})
+// checkLost checks that the agent completed the hook of an instance and reported the pods that are left, which were not
+// told to stop.
+func (f faultFixture) checkLost(id string) awsim.Action {
+	f.t.Helper()
+	_, err := f.aws.WaitClosed(f.waits(), id)
+	f.must(err)
+	f.must(f.aws.WaitState(f.waits(), id, "Terminated"))
+	a := f.last(id)
+	f.t.Logf("%s: the hook was completed after %v, killed: %v", id, a.ClosedAt.Sub(a.StartedAt), a.Killed)
+	if a.ClosedBy != awsim.ByCompletion || a.Result != "CONTINUE" || len(a.Killed) == 0 {
+		f.t.Errorf("the hook of %s was not completed with pods: %+v", id, a)
+	}
+	f.waitEvent(id, "NodeLost")
+	for _, p := range f.served(id) {
+		if p.has(record.Signal) || !slices.Contains(a.Killed, f.namespace+"/"+p.pod()) {
+			f.t.Errorf("%s got SIGTERM, or was not there at the end: %v", p.pod(), p.Process)
+		}
+	}
+	return a
+}
+
+// unready returns when the node of an instance becomes NotReady.
+func (f faultFixture) unready(id string) <-chan time.Time {
+	at := make(chan time.Time, 1)
+	ctx := f.waits()
 	go func() {
-		defer close(done)
-		last := map[string]string{}
-		tick := time.NewTicker(500 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
+		_ = harness.Eventually(ctx, func() string {
+			n, err := f.cluster.Client().CoreV1().Nodes().Get(ctx, cluster.NodeName(id), metav1.GetOptions{})
+			if err != nil {
+				return err.Error()
 			}
-			for _, id := range ids {
-				name := cluster.NodeName(id)
-				out, _ := f.cluster.Kubectl(ctx, "get", "nodes", name, "-o", `jsonpath={range .status.conditions[*]}{.type}={.status} {.reason} {.message}; {end}{.spec.taints[*].key}`)
-				pods, _ := f.cluster.Kubectl(ctx, "get", "pods", "-A", "--field-selector=spec.nodeName="+name, "-o",
-					`jsonpath={range .items[*]}{.metadata.name} {.metadata.deletionTimestamp} {.status.phase} {.status.containerStatuses[*].state}; {end}`)
-				if now := out + "\n  " + pods; now != last[id] {
-					last[id] = now
-					f.t.Logf("%v %s %s", time.Now().Format("05.0"), id, now)
+			for _, c := range n.Status.Conditions {
+				if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
+					return ""
 				}
 			}
-		}
+			return id + " is Ready"
+		})
+		at <- time.Now()
 	}()
-	return func() { cancel(); <-done }
-}
-
-// events returns the Events of the node of an instance.
-func (f faultFixture) events(id string) (all []string) {
-	f.t.Helper()
-	list, err := f.cluster.Client().CoreV1().Events(metav1.NamespaceAll).List(f.t.Context(), metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector("involvedObject.name", cluster.NodeName(id)).String(),
-	})
-	f.must(err)
-	for _, e := range list.Items {
-		all = append(all, e.Reason+": "+e.Message)
-	}
-	return all
+	return at
 }
 
 // launchBroken has the trigger replace instances by those of a version whose nodes never become Ready.
@@ -324,8 +349,16 @@ func (f faultFixture) launchBroken() {
 		NotificationTargetARN: f.aws.QueueARN(f.queue),
 	}))
 	code, output := f.trigger("--asg", group)
-	f.t.Logf("%d\n%s", code, output)
 	if gone := f.gone(before); code != 3 || len(gone) > 0 {
 		f.t.Errorf("the trigger exited with %d, and %v are gone:\n%s", code, gone, output)
+	}
+	var results []string
+	for _, a := range f.aws.Ledger() {
+		if a.Transition == awsim.Launching {
+			results = append(results, a.Result)
+		}
+	}
+	if !slices.Equal(results, []string{"ABANDON"}) {
+		f.t.Errorf("the launches of the new version ended with %q, want one that is abandoned", results)
 	}
 }

@@ -151,7 +151,7 @@ func (n *node) writeKubeletConfig() error {
 		},
 		"imageGCHighThresholdPercent": 100, "clusterDomain": "cluster.local", "resolvConf": "",
 		"podLogsDir": n.path("logs", "pods"), "serializeImagePulls": false,
-		"nodeStatusUpdateFrequency": seconds(10), "syncFrequency": seconds(10),
+		"nodeStatusUpdateFrequency": seconds(10), "syncFrequency": seconds(10), "runtimeRequestTimeout": seconds(30),
 		"volumePluginDir": n.path("volumeplugins"), "maxPods": 110,
 	})
 	if err != nil {

@@ -15,6 +15,11 @@ func Work(queue string, flags ...string) func(*corev1.PodTemplateSpec) {
 // Ignore has the pods of a workload run on after SIGTERM, until they are killed.
 func Ignore(t *corev1.PodTemplateSpec) { run(t, []string{"ignore"}) }
 
+// End has the pods of a workload end a while after SIGTERM; see the command end of the workload.
+func End(flags ...string) func(*corev1.PodTemplateSpec) {
+	return func(t *corev1.PodTemplateSpec) { run(t, append([]string{"end"}, flags...)) }
+}
+
 // Stream has the pods of a workload serve connections that last; see the command stream of the workload.
 func Stream(flags ...string) func(*corev1.PodTemplateSpec) {
 	return func(t *corev1.PodTemplateSpec) {

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/node-drainer/node-drainer/test/awsim"
 	"github.com/node-drainer/node-drainer/test/cluster"
@@ -117,7 +118,29 @@ func (f *fixture) checkCompleted(instance string, except ...string) awsim.Action
 		f.t.Errorf("the hook of %s was not completed without pods: %+v", instance, a)
 	}
 	f.checkEnded(instance, except...)
+	f.waitEvent(instance, "Drained")
 	return a
+}
+
+// waitEvent waits until the agent has reported an Event on the node of an instance.
+func (f *fixture) waitEvent(instance, reason string) {
+	f.t.Helper()
+	ctx := f.waits()
+	f.must(harness.Eventually(ctx, func() string {
+		list, err := f.cluster.Client().CoreV1().Events(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
+			FieldSelector: fields.AndSelectors(
+				fields.OneTermEqualSelector("involvedObject.name", cluster.NodeName(instance)),
+				fields.OneTermEqualSelector("reason", reason),
+			).String(),
+		})
+		if err != nil {
+			return err.Error()
+		}
+		if len(list.Items) == 0 {
+			return fmt.Sprintf("no Event %s on the node of %s", reason, instance)
+		}
+		return ""
+	}))
 }
 
 // checkEnded checks that each process of a node, except those of some workloads, got SIGTERM and ended by itself.

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Streams holds streams of a Service, as the command stream of the workload serves them, each on a connection of its own,
-// and opens each again that the server has ended.
+// Streams holds streams of a Service, as the command stream of the workload serves them, each on a connection of its
+// own, and opens each again that the server has ended.
 type Streams struct {
 	stop context.CancelFunc
 	work sync.WaitGroup

@@ -64,8 +64,8 @@ func (p Process) All(what What) (found []Line) {
 	return found
 }
 
-// ReadAll returns the records of all processes in a folder. The last line of a process that was killed may be cut, and
-// is left out then.
+// ReadAll returns the records of all processes in a folder. The last line of a process that was killed may be cut: it
+// is left out.
 func ReadAll(dir string) ([]Process, error) { return read(filepath.Join(dir, "*.jsonl")) }
 
 // ReadNamespace is ReadAll for the pods of a namespace.

@@ -44,8 +44,8 @@ func daemon(j *journal, signals <-chan os.Signal, _ []string) error {
 	return server.Shutdown(context.Background())
 }
 
-// depend is a pod with a volume of its node, which one process at a time may have, and that needs the daemon of the node
-// until its end: at SIGTERM it works on for a while, and leaves the volume in order.
+// depend is a pod with a volume of its node, which one process at a time may have, and that needs the daemon of the
+// node until its end: at SIGTERM it works on for a while, and leaves the volume in order.
 func depend(j *journal, signals <-chan os.Signal, args []string) error {
 	flags := flag.NewFlagSet("depend", flag.ContinueOnError)
 	goOn := flags.Duration("go-on", 0, "how long it works on after SIGTERM")

@@ -28,7 +28,7 @@ func main() {
 		return
 	}
 	commands := map[string]func(*journal, <-chan os.Signal, []string) error{
-		"serve": serve, "work": work, "ignore": ignore, "stream": stream, "daemon": daemon, "depend": depend,
+		"serve": serve, "work": work, "end": end, "ignore": ignore, "stream": stream, "daemon": daemon, "depend": depend,
 	}
 	do, ok := commands[os.Args[1]]
 	if !ok {

@@ -15,8 +15,8 @@ import (
 // reconnect is the last line of a stream.
 const reconnect = "reconnect"
 
-// stream serves connections that last: a line each second. At SIGTERM it tells each client to connect again, and ends its
-// stream. Clients that still reach it are told so at once.
+// stream serves connections that last: a line each second. At SIGTERM it tells each client to connect again, and ends
+// its stream. Clients that still reach it are told so at once.
 func stream(j *journal, signals <-chan os.Signal, args []string) error {
 	flags := flag.NewFlagSet("stream", flag.ContinueOnError)
 	goOn := flags.Duration("go-on", 0, "how long it goes on to accept connections after SIGTERM")
@@ -38,7 +38,7 @@ func stream(j *journal, signals <-chan os.Signal, args []string) error {
 		j.write(record.Signal, s.String())
 	}
 	close(ending)
-	time.Sleep(*goOn)
+	await(j, signals, time.After(*goOn))
 	err := server.Shutdown(context.Background())
 	j.write(record.Drained, "")
 	if errors.Is(err, http.ErrServerClosed) {

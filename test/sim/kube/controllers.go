@@ -33,6 +33,7 @@ type Timing struct {
 	Taint        time.Duration // from a change of a node until its taints follow
 	NodeReady    time.Duration // from the registration of a node, or its restart, until it is Ready
 	NodeLost     time.Duration // without a kubelet until the node is unreachable
+	RuntimeLost  time.Duration // without a container runtime until the kubelet reports that the node is not Ready
 	Collect      time.Duration // until the pods of a Node that is gone are removed
 	Jitter       float64
 }
@@ -42,7 +43,7 @@ func DefaultTiming() Timing {
 	return Timing{
 		Replace: 100 * time.Millisecond, Schedule: 100 * time.Millisecond, Start: 5 * time.Second, Report: time.Second,
 		Count: 200 * time.Millisecond, Taint: 100 * time.Millisecond, NodeReady: 10 * time.Second,
-		NodeLost: 40 * time.Second, Collect: time.Minute, Jitter: 0.5,
+		NodeLost: 40 * time.Second, RuntimeLost: 4 * time.Minute, Collect: time.Minute, Jitter: 0.5,
 	}
 }
 
@@ -220,6 +221,15 @@ func (c *Controllers) StopKubelet(node string) {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
 	c.kubelets.stop(node)
+}
+
+// HangRuntime has the container runtime of a machine hang for good: what runs there runs on, and nothing starts or
+// ends. After Timing.RuntimeLost the kubelet reports that the node is not Ready. Nobody reports that of its pods, as
+// the node lifecycle controller does of the pods of a lost node.
+func (c *Controllers) HangRuntime(node string) {
+	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
+	c.kubelets.hang(node)
 }
 
 // StartKubelet starts the kubelet of a machine that was stopped: the node becomes Ready, and its pods start again.

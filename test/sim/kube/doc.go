@@ -25,7 +25,7 @@
 // SIGTERM as long as WorkAnnotation says and are killed at the end of their grace period); node lifecycle (a node
 // without a kubelet is unreachable after NodeLost, taints follow); eviction for NoExecute taints after
 // tolerationSeconds; the disruption controller; and the garbage collection of pods without a Node. StopKubelet,
-// StartKubelet and Restart are what happens to machines.
+// StartKubelet, HangRuntime and Restart are what happens to machines.
 //
 // Faults, for all clients or some, are those of Effect, and BreakWatches and Expire.
 //
@@ -34,6 +34,7 @@
 // Authentication, admission except for webhooks and default tolerations, validation, versions, server-side apply,
 // finalizers of other objects, owners' garbage collection, strategies of Deployments other than one pod more,
 // preemption, pod affinity and topology spread, resources other than the number of pods, that only one node can have a
-// volume, heartbeats of kubelets, Events of controllers. Pages of a list are of the latest version, not of that of the
+// volume, heartbeats of kubelets, a kubelet that hangs while its containers run on, the update to a grace period of zero
+// by which a kubelet removes a pod, Events of controllers. Pages of a list are of the latest version, not of that of the
 // first page.
 package kube

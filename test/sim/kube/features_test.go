@@ -75,6 +75,85 @@ func TestDeadMachine(t *testing.T) {
 	})
 }
 
+// TestHungRuntime: a node whose container runtime hangs becomes not Ready. Its pods are neither changed nor ended, until
+// the machine boots again.
+func TestHungRuntime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := kube.New(1, newNode("node-1"), newReplicaSet(2))
+		controllers := server.Run(kube.DefaultTiming())
+		defer controllers.Stop()
+		expect := func(after time.Duration, want string) {
+			t.Helper()
+			time.Sleep(after)
+			node, _ := kube.Get[*corev1.Node](server, types.NamespacedName{Name: "node-1"})
+			got := fmt.Sprintf("Ready %s", node.Status.Conditions[0].Status)
+			for _, p := range server.PodsOn("node-1") {
+				got += fmt.Sprintf(", %s %t", p.Status.Phase, p.DeletionTimestamp != nil)
+				for _, c := range p.Status.Conditions {
+					if c.Type == corev1.PodReady {
+						got += " " + string(c.Status)
+					}
+				}
+			}
+			if got != want {
+				t.Errorf("got %s, want %s", got, want)
+			}
+		}
+		expect(time.Minute, "Ready True, Running false True, Running false True")
+		controllers.HangRuntime("node-1")
+		if err := server.DeletePod("shop", server.PodsOn("node-1")[0].Name); err != nil {
+			t.Fatal(err)
+		}
+		expect(3*time.Minute, "Ready True, Running true True, Running false True, Pending false")
+		expect(2*time.Minute, "Ready False, Running true True, Running false True, Pending false")
+		controllers.Restart("node-1", "")
+		expect(2*time.Minute, "Ready True, Running false True, Running false True")
+	})
+}
+
+// TestPodsEnd: a pod whose containers end by themselves after SIGTERM has succeeded, and has failed if they are killed, or
+// have more to do, as with a kubelet (TestPodsEnd of test/realnodes).
+func TestPodsEnd(t *testing.T) {
+	for name, c := range map[string]struct {
+		annotations map[string]string
+		want        string
+	}{
+		"ends":   {map[string]string{kube.WorkAnnotation: "10s"}, "Succeeded PodCompleted"},
+		"killed": {map[string]string{kube.WorkAnnotation: "1h"}, "Failed PodFailed"},
+		"a job":  {map[string]string{kube.WorkAnnotation: "10s", kube.RunAnnotation: "1h"}, "Failed PodFailed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				pod := newPod("a")
+				pod.Annotations, pod.Spec.TerminationGracePeriodSeconds = c.annotations, new(int64(30))
+				server := kube.New(1, newNode("node-1"), pod)
+				last := ""
+				server.OnChange = func(change kube.Change) {
+					p, ok := change.New.(*corev1.Pod)
+					if !ok {
+						return
+					}
+					for _, condition := range p.Status.Conditions {
+						if condition.Type == corev1.PodReady {
+							last = string(p.Status.Phase) + " " + condition.Reason
+						}
+					}
+				}
+				controllers := server.Run(kube.DefaultTiming())
+				defer controllers.Stop()
+				time.Sleep(time.Minute)
+				if err := server.DeletePod("shop", "a"); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Minute)
+				if left := server.PodsOn("node-1"); len(left) > 0 || last != c.want {
+					t.Errorf("the pod was last %s, want %s; left: %v", last, c.want, left)
+				}
+			})
+		})
+	}
+}
+
 // TestPodsWithoutNode: pods that name a Node that does not exist are removed once a minute, and created again.
 func TestPodsWithoutNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

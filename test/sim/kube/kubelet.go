@@ -18,6 +18,7 @@ type kubelets struct {
 // kubelet is that of one node.
 type kubelet struct {
 	stopped bool
+	hung    bool   // its container runtime does not answer
 	ready   *timer // the node becomes Ready
 	lost    *timer // the node becomes unreachable
 }
@@ -42,7 +43,7 @@ func annotated(pod *corev1.Pod, annotation string, otherwise time.Duration) time
 // runPod is how the kubelet of a pod's node follows a change of the pod.
 func (c *kubelets) runPod(pod *corev1.Pod) {
 	k := c.running[pod.Spec.NodeName]
-	if k == nil || k.stopped {
+	if k == nil || k.stopped || k.hung {
 		return
 	}
 	one := c.containersOf(pod)
@@ -106,21 +107,27 @@ func (c *kubelets) stopPod(pod *corev1.Pod, one *containers) {
 	if pod.Status.Phase == corev1.PodPending || one.restarts {
 		ends = time.Now()
 	}
+	how := corev1.PodSucceeded
 	if ends.After(one.killedAt) {
-		ends = one.killedAt
+		ends, how = one.killedAt, corev1.PodFailed
+	}
+	if pod.Annotations[RunAnnotation] != "" {
+		how = corev1.PodFailed // Its work is not done.
 	}
 	c.server.clock.cancel(one.next)
-	one.next = c.after(time.Until(ends), func() { c.endPod(pod, corev1.PodFailed) })
+	one.next = c.after(time.Until(ends), func() { c.endPod(pod, how) })
 }
 
 // endPod writes that the containers of a pod have ended.
 func (c *kubelets) endPod(pod *corev1.Pod, how corev1.PodPhase) {
+	reason := "PodCompleted"
+	if how == corev1.PodFailed {
+		reason = "PodFailed"
+	}
 	update(&c.server.store, "kubelet", nameOf(pod), func(p *corev1.Pod) {
 		if p.UID == pod.UID {
 			p.Status.Phase = how
-			setCondition(p, corev1.PodCondition{
-				Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "PodCompleted",
-			})
+			setCondition(p, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: reason})
 		}
 	})
 }
@@ -148,6 +155,7 @@ func (c *kubelets) stop(node string) {
 	}
 	k.stopped = true
 	c.server.clock.cancel(k.ready)
+	c.server.clock.cancel(k.lost)
 	for _, p := range c.server.podsOn(node) {
 		if one := c.pods[p.UID]; one != nil {
 			c.server.clock.cancel(one.next)
@@ -157,13 +165,33 @@ func (c *kubelets) stop(node string) {
 	k.lost = c.after(c.timing.NodeLost, func() { c.lost(node) })
 }
 
+// hang is HangRuntime with the lock.
+func (c *kubelets) hang(node string) {
+	k := c.running[node]
+	if k == nil || k.stopped || k.hung {
+		return
+	}
+	k.hung = true
+	c.server.clock.cancel(k.ready)
+	for _, p := range c.server.podsOn(node) {
+		if one := c.pods[p.UID]; one != nil {
+			c.server.clock.cancel(one.next)
+		}
+	}
+	k.lost = c.after(c.timing.RuntimeLost, func() {
+		update(&c.server.store, "kubelet", types.NamespacedName{Name: node}, func(n *corev1.Node) {
+			setNodeReady(n, corev1.ConditionFalse, "KubeletNotReady")
+		})
+	})
+}
+
 // start is StartKubelet and Restart with the lock.
 func (c *kubelets) start(node, bootID string) {
 	k := c.running[node]
 	if k == nil || !k.stopped {
 		return
 	}
-	k.stopped = false
+	k.stopped, k.hung = false, false
 	c.server.clock.cancel(k.lost)
 	update(&c.server.store, "kubelet", types.NamespacedName{Name: node}, func(n *corev1.Node) {
 		if bootID != "" {
