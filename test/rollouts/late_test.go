@@ -28,7 +28,10 @@ func TestLateDescriptions(t *testing.T) {
 	for name, change := range map[string]func(s *Spec, n int){
 		"interrupted": func(s *Spec, n int) { s.Runs[0].Interrupt = time.Duration(n) * 2 * time.Second },
 		"killed":      func(s *Spec, n int) { s.Runs = []Run{{Kill: n}, {At: 3 * time.Second}} },
-		"two":         func(s *Spec, n int) { s.Runs = []Run{{}, {At: time.Duration(n) * time.Second}} },
+		"two after a dead one": func(s *Spec, n int) {
+			s.Runs = []Run{{Kill: 4}, {At: 10 * time.Minute}, {At: 10*time.Minute + time.Duration(n)*time.Second}}
+		},
+		"two": func(s *Spec, n int) { s.Runs = []Run{{}, {At: time.Duration(n) * time.Second}} },
 	} {
 		for _, mode := range []refresh.Mode{refresh.ModeUnhealthy, refresh.ModeStandby} {
 			for n := 1; n <= 30; n++ {

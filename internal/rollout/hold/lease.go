@@ -128,19 +128,25 @@ func (l *Lease) settle(ctx context.Context) error {
 	if err := l.describeAfter(ctx, leaseSettles); err != nil {
 		return err
 	}
-	for conflict := l.check(l.Group.State.Group); conflict != nil; conflict = l.check(l.Group.State.Group) {
-		if time.Since(began) > refresh.ShownWithin {
-			l.lose(conflict)
-			return conflict
-		}
+	for l.isOther() && time.Since(began) < refresh.ShownWithin {
 		if err := l.describeAfter(ctx, leaseSettles); err != nil {
 			return err
 		}
+	}
+	if conflict := l.check(l.Group.State.Group); conflict != nil {
+		l.lose(conflict)
+		return conflict
 	}
 	if late := time.Since(began) - leaseSettles; late > leaseSettles/2 {
 		return l.describeAfter(ctx, late+2*leaseSettles)
 	}
 	return nil
+}
+
+// isOther reports whether the group is described with the lease of another trigger, which may have expired.
+func (l *Lease) isOther() bool {
+	now, held := refresh.LeaseOf(l.Group.State.Group)
+	return held && now.Holder != l.Group.Config.Holder
 }
 
 func (l *Lease) describeAfter(ctx context.Context, pause time.Duration) error {
