@@ -50,7 +50,7 @@ func newComponents(
 	if err != nil {
 		return components{}, err
 	}
-	nodes.OnRegistration(drainer.NodeRegistered)
+	nodes.OnChange(drainer.NodeChanged)
 	launches, err := launch.New(client, cfg.Launch)
 	if err != nil {
 		return components{}, err

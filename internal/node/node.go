@@ -64,7 +64,7 @@ type Nodes struct {
 	lookups  batch.Batcher[string, Node]
 	patcher  *patcher
 
-	registered func(name string) // called when a Node has registered, or another one of its name has
+	changes func(name string) // see OnChange
 }
 
 // byInstance is the index of Nodes by EC2 instance id.
@@ -76,7 +76,7 @@ func New(client kubernetes.Interface, cfg Config) (*Nodes, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Nodes{cfg: cfg, selector: selector, requests: requests{make(chan struct{}, 1)}}
+	n := &Nodes{cfg: cfg, selector: selector, requests: requests{make(chan struct{}, 1)}, changes: func(string) {}}
 	n.lookups = batch.Batcher[string, Node]{Max: lookupMax, Window: lookupWindow, Call: lookup(client, selector)}
 	n.informer = informers.NewNodeInformer(client, 0, cache.Indexers{byInstance: instanceIndex})
 	n.managed = managed{n.informer.GetStore(), selector}
@@ -104,8 +104,8 @@ func newHandler(n *Nodes) cache.ResourceEventHandler {
 		}
 		n.patcher.observe(node)
 		close(*n.changed.Swap(new(make(chan struct{}))))
-		if last, ok := before.(*corev1.Node); n.registered != nil && (!ok || last.UID != node.UID) {
-			n.registered(node.Name)
+		if last, ok := before.(*corev1.Node); !ok || last.UID != node.UID || readyStatus(last) != readyStatus(node) {
+			n.changes(node.Name)
 		}
 	}
 	return cache.ResourceEventHandlerFuncs{
@@ -124,14 +124,15 @@ func newHandler(n *Nodes) cache.ResourceEventHandler {
 			if node, ok := obj.(*corev1.Node); ok {
 				n.patcher.written.Delete(node.Name)
 				n.Conditions.forget(node.Name, string(node.UID))
+				n.changes(node.Name)
 			}
 		},
 	}
 }
 
-// OnRegistration has f called with the name of each Node that registers while Run runs, also of one that replaces
-// another one of the name. It must be called before Run. f must not block.
-func (n *Nodes) OnRegistration(f func(name string)) { n.registered = f }
+// OnChange has f called with the name of each Node that registers while Run runs, also of one that replaces another one
+// of the name, that becomes Ready or not, or is deleted. It must be called before Run. f must not block.
+func (n *Nodes) OnChange(f func(name string)) { n.changes = f }
 
 // Run watches the Nodes of the cluster until ctx ends.
 func (n *Nodes) Run(ctx context.Context) { retry.Watch(ctx, n.informer) }
@@ -209,8 +210,7 @@ func IsDead(n *Nodes, name string) bool {
 	if current == nil {
 		return true
 	}
-	c := conditionOf(current, corev1.NodeReady)
-	return c != nil && c.Status == corev1.ConditionUnknown
+	return readyStatus(current) == corev1.ConditionUnknown
 }
 
 // UIDOf returns the UID of the Node; empty if there is none. It reads the cache only.
@@ -375,9 +375,14 @@ func nodeOf(node *corev1.Node) Node {
 	return out
 }
 
-func isReady(node *corev1.Node) bool {
-	c := conditionOf(node, corev1.NodeReady)
-	return c != nil && c.Status == corev1.ConditionTrue
+func isReady(node *corev1.Node) bool { return readyStatus(node) == corev1.ConditionTrue }
+
+// readyStatus returns the status of the condition Ready; empty if the Node does not have it.
+func readyStatus(node *corev1.Node) corev1.ConditionStatus {
+	if c := conditionOf(node, corev1.NodeReady); c != nil {
+		return c.Status
+	}
+	return ""
 }
 
 func conditionOf(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {

@@ -326,16 +326,21 @@ func TestLongAnnotations(t *testing.T) {
 	}
 }
 
-// TestOnRegistration: a Node that replaces another one of its name has registered, one that changes has not.
-func TestOnRegistration(t *testing.T) {
+// TestOnChange: a Node that registers, replaces another one of its name, becomes Ready or not, or is deleted has changed
+// for those who drain it. One with another label has not.
+func TestOnChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(newNode())
 		n, err := New(client, defaults)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var registered []string
-		n.OnRegistration(func(name string) { registered = append(registered, name) })
+		changes := 0
+		n.OnChange(func(name string) {
+			if name == newNode().Name {
+				changes++
+			}
+		})
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { n.Run(ctx) })
@@ -343,17 +348,30 @@ func TestOnRegistration(t *testing.T) {
 		defer cancel()
 		synctest.Wait()
 		nodes := client.CoreV1().Nodes()
-		for _, change := range []func(*corev1.Node){
-			func(o *corev1.Node) { o.Labels = map[string]string{"a": "b"} },
-			func(o *corev1.Node) { o.UID = "another" },
+		another := func(o *corev1.Node) { o.UID = "another" }
+		unknown := func(o *corev1.Node) {
+			another(o)
+			o.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
+		}
+		for i, step := range []struct {
+			change func(*corev1.Node) // nil: it is deleted
+			want   int
+		}{
+			{func(o *corev1.Node) { o.Labels = map[string]string{"a": "b"} }, 1}, // It has registered before.
+			{another, 2}, {unknown, 3}, {unknown, 3}, {nil, 4},
 		} {
-			if _, err := nodes.Update(ctx, newNode(change), metav1.UpdateOptions{}); err != nil {
+			if step.change == nil {
+				err = nodes.Delete(ctx, newNode().Name, metav1.DeleteOptions{})
+			} else {
+				_, err = nodes.Update(ctx, newNode(step.change), metav1.UpdateOptions{})
+			}
+			if err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()
-		}
-		if len(registered) != 2 || registered[1] != newNode().Name {
-			t.Errorf("registered: %q", registered)
+			if changes != step.want {
+				t.Errorf("after step %d: %d changes, want %d", i, changes, step.want)
+			}
 		}
 	})
 }

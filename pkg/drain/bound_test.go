@@ -397,7 +397,7 @@ func TestAnotherNodeOfTheName(t *testing.T) {
 		elapse(time.Minute)
 		another := "another"
 		c.nodeUID.Store(&another)
-		c.drainer.NodeRegistered("n")
+		c.drainer.NodeChanged("n")
 		report, err := wait()
 		if !errors.Is(err, ErrReplaced) || !report.Lost || len(c.requestLog()) > 0 {
 			t.Errorf("got %+v, %v, and requests %q", report, err, c.requestLog())

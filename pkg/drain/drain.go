@@ -86,8 +86,9 @@ func deleted[T any](obj any) (T, bool) {
 	return object, ok
 }
 
-// NodeRegistered has the drain of the node, if there is one, look whether the Node is still the one that it drains.
-func (d *Drainer) NodeRegistered(node string) { d.volumes.wake(node) }
+// NodeChanged has the drain of the node, if there is one, decide again: whether the Node is still the one that it drains,
+// and whether a kubelet ends its pods.
+func (d *Drainer) NodeChanged(node string) { d.volumes.wake(node) }
 
 // Synced reports whether every PodDisruptionBudget and VolumeAttachment has been listed once.
 func (d *Drainer) Synced() bool {

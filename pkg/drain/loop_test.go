@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -249,6 +250,24 @@ func TestPodsOfAnUnreachableNode(t *testing.T) {
 			c.expect(t, "ended n: "+string(map[bool]Result{true: NodeLost, false: LeftBehind}[unreachable]))
 		})
 	}
+}
+
+// TestNodeBecomesUnreachable: the drain ends as soon as the node is not Ready any more, and its pods have had their time.
+func TestNodeBecomesUnreachable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startCluster(t, defaults, runningPod("a"))
+		var unreachable atomic.Bool
+		c.drainer.rules.Unreachable = func(string) bool { return unreachable.Load() }
+		c.podsNeverEnd = true
+		end := c.drain("n", time.Hour)
+		elapse(time.Minute)
+		unreachable.Store(true)
+		c.drainer.NodeChanged("n")
+		report, err := end()
+		if err != nil || report.Took.Round(time.Second) != time.Minute || !report.Lost {
+			t.Errorf("got %+v, %v", report, err)
+		}
+	})
 }
 
 // TestNoDeadline: without a deadline no pod is evicted, let alone deleted at once.
