@@ -11,6 +11,7 @@ import (
 
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
+	"github.com/node-drainer/node-drainer/test/awsim"
 )
 
 // TestTagsRemovedByOthers: when infrastructure as code removes the tags that record a rollout, they are written again, so
@@ -20,6 +21,7 @@ func TestTagsRemovedByOthers(t *testing.T) {
 	for _, mode := range []refresh.Mode{refresh.ModeUnhealthy, refresh.ModeRefresh} {
 		inWorld(t, string(mode), 3, untagged(group), func(w *world) {
 			w.newVersion(2)
+			w.must(w.PutHook(group, awsim.Hook{Name: "slow", CompletedAfter: 2 * refresh.ShownWithin}))
 			cfg := flags(mode)
 			cfg.Suspend = []string{"AZRebalance"}
 			ended := make(chan map[string]report.Outcome, 1)
@@ -34,7 +36,7 @@ func TestTagsRemovedByOthers(t *testing.T) {
 			}
 			_, err := w.autoScaling().DeleteTags(w.Context(), &autoscaling.DeleteTagsInput{Tags: remove})
 			w.must(err)
-			elapse(10 * time.Second)
+			elapse(refresh.ShownWithin) // Until then AWS may describe the group as it was before.
 			delete(records, refresh.LeaseTag) // Its value changes.
 			now := w.records()
 			if delete(now, refresh.LeaseTag); len(records) == 0 || !maps.Equal(records, now) {

@@ -102,7 +102,6 @@ func (l *Lease) Hold(ctx context.Context) error {
 		stop()
 		renewals.Wait()
 	}
-	began := time.Now()
 	if err := l.settle(ctx); err != nil {
 		return err
 	}
@@ -114,10 +113,10 @@ func (l *Lease) Hold(ctx context.Context) error {
 	}
 	see(ctx, l.Group.State.Group)
 	l.Group.WhenDescribed(see)
-	if err := l.Loss(); err != nil || time.Since(began) < 2*leaseSettles {
+	if err := l.Loss(); err != nil {
 		return err
 	}
-	return l.write(ctx, l.duration()) // Others wait for a renewal, which they see late, too.
+	return l.write(ctx, l.duration()) // Whoever finds a killed trigger waits no longer than for any other renewal.
 }
 
 // settle returns when the group is described with the lease of each trigger that did not see this one. If AWS describes
