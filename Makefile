@@ -147,7 +147,8 @@ test-smoke: cluster ## Run the tests of test-e2e that SMOKE names: some for each
 
 .PHONY: test-real
 test-real: deps-real ## Run the tests with nodes whose containers run, where they can: as root, with containerd.
-	$(GO) test -tags e2e -count=1 -timeout 45m -v -run '$(REAL)' ./test/realnodes
+	$(TOOL) gotestsum --format testname --rerun-fails=$(RERUNS) --rerun-fails-max-failures=3 \
+		--packages=./test/realnodes -- -tags e2e -count=1 -timeout 45m -run '$(REAL)'
 
 .PHONY: test-all
 test-all: test test-long test-e2e test-real ## Run all tests.
