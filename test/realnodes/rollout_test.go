@@ -39,7 +39,10 @@ var servers = []server{
 		name: "no-readiness", flags: []string{"-listen-after=3s", "-go-on=10s", "-work=10ms"}, budget: "75%",
 		change: func(t *corev1.PodTemplateSpec) { t.Spec.Containers[0].ReadinessProbe = nil }, fails: true,
 	},
-	{name: "no-budget", replicas: 2, flags: []string{"-ready-after=4s", "-go-on=1s", "-work=10ms"}, fails: true},
+	{
+		name: "no-budget", replicas: 2, together: true, // Both are evicted when their node is drained.
+		flags: []string{"-ready-after=4s", "-go-on=1s", "-work=10ms"}, fails: true,
+	},
 	{name: "no-spread", flags: []string{"-ready-after=2s", "-go-on=10s", "-work=10ms"}, budget: "75%", together: true},
 }
 
