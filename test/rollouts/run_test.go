@@ -127,6 +127,7 @@ func (w *world) runFinals(ctx context.Context) {
 		if report.Worst(ended.Groups).ExitCode() == 0 && len(ended.Groups) > 0 {
 			break
 		}
+		time.Sleep(w.spec.Visible) // Until then AWS shows its lease, and trigger resume says that it has to be run again.
 		w.finish(ctx, w.newProcess(fmt.Sprintf("resume-%d/1", n+1), Run{Command: Resume}))
 		time.Sleep(grace)
 	}

@@ -398,6 +398,7 @@ func (f *rolloutFacts) end(ctx context.Context) {
 			if report.Worst(ended).ExitCode() == 0 && len(ended) > 0 {
 				break
 			}
+			retry.Sleep(ctx, f.spec.Visible) // Until then AWS shows its lease, and trigger resume has to be run again.
 			resume := t
 			resume.Command = rollouts.Resume
 			f.run(ctx, f.newProcess(fmt.Sprintf("resume-%d-%d", n+1, i+1), resume))
