@@ -86,8 +86,8 @@ func deleted[T any](obj any) (T, bool) {
 	return object, ok
 }
 
-// NodeChanged has the drain of the node, if there is one, decide again: whether the Node is still the one that it drains,
-// and whether a kubelet ends its pods.
+// NodeChanged has the drain of the node, if there is one, decide again: whether the Node is still the one that it
+// drains, and whether a kubelet ends its pods.
 func (d *Drainer) NodeChanged(node string) { d.volumes.wake(node) }
 
 // Synced reports whether every PodDisruptionBudget and VolumeAttachment has been listed once.

@@ -36,7 +36,7 @@ func TestTagsRemovedByOthers(t *testing.T) {
 			}
 			_, err := w.autoScaling().DeleteTags(w.Context(), &autoscaling.DeleteTagsInput{Tags: remove})
 			w.must(err)
-			elapse(refresh.ShownWithin) // Until then AWS may describe the group as it was before.
+			elapse(refresh.ShownWithin)       // Until then AWS may describe the group as it was before.
 			delete(records, refresh.LeaseTag) // Its value changes.
 			now := w.records()
 			if delete(now, refresh.LeaseTag); len(records) == 0 || !maps.Equal(records, now) {

@@ -34,7 +34,7 @@
 // Authentication, admission except for webhooks and default tolerations, validation, versions, server-side apply,
 // finalizers of other objects, owners' garbage collection, strategies of Deployments other than one pod more,
 // preemption, pod affinity and topology spread, resources other than the number of pods, that only one node can have a
-// volume, heartbeats of kubelets, a kubelet that hangs while its containers run on, the update to a grace period of zero
-// by which a kubelet removes a pod, Events of controllers. Pages of a list are of the latest version, not of that of the
-// first page.
+// volume, heartbeats of kubelets, a kubelet that hangs while its containers run on, the update to a grace period of
+// zero by which a kubelet removes a pod, Events of controllers. Pages of a list are of the latest version, not of that
+// of the first page.
 package kube
