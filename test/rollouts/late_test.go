@@ -25,6 +25,10 @@ func late(mode refresh.Mode, most int) Spec {
 // TestLateDescriptions: whenever a trigger is interrupted or killed, or another one begins, what it has changed is given
 // back although AWS describes that late.
 func TestLateDescriptions(t *testing.T) {
+	step := 1
+	if testing.Short() {
+		step = 10
+	}
 	for name, change := range map[string]func(s *Spec, n int){
 		"interrupted": func(s *Spec, n int) { s.Runs[0].Interrupt = time.Duration(n) * 2 * time.Second },
 		"killed":      func(s *Spec, n int) { s.Runs = []Run{{Kill: n}, {At: 3 * time.Second}} },
@@ -34,7 +38,7 @@ func TestLateDescriptions(t *testing.T) {
 		"two": func(s *Spec, n int) { s.Runs = []Run{{}, {At: time.Duration(n) * time.Second}} },
 	} {
 		for _, mode := range []refresh.Mode{refresh.ModeUnhealthy, refresh.ModeStandby} {
-			for n := 1; n <= 30; n++ {
+			for n := 1; n <= 30; n += step {
 				t.Run(fmt.Sprintf("%s/%s/%d", name, mode, n), func(t *testing.T) {
 					spec := late(mode, 4+4*(n%2))
 					change(&spec, n)
