@@ -51,7 +51,7 @@ func (v *volumeTracker) wake(node string) {
 	}
 }
 
-// subscribe makes detached volumes wake the drain until unsubscribe is called.
+// subscribe makes detached volumes, and changes of the Node, wake the drain until unsubscribe is called.
 func (v *volumeTracker) subscribe(w *waiter) (unsubscribe func()) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

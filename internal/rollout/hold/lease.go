@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/report"
@@ -44,9 +43,7 @@ type Lease struct {
 	until  time.Time     // when that counts as dead unless it was renewed
 	guards context.Context
 	lose   context.CancelCauseFunc // ends guards
-	end    func()                  // stops the renewals; nil if the lease was not acquired
-
-	settled atomic.Bool // No lease is seen any more that was there before, and this one may be renewed.
+	end    func()                  // stops the renewals, if there are any; nil if the lease was not acquired
 }
 
 // Guard returns a context that ends if the lease is lost.
@@ -95,6 +92,10 @@ func (l *Lease) Hold(ctx context.Context) error {
 	if err := l.write(ctx, longestLease); err != nil { // It is not renewed until it has settled.
 		return err
 	}
+	l.end = func() {}
+	if err := l.settle(ctx); err != nil {
+		return err
+	}
 	renewing, stop := context.WithCancel(ctx)
 	var renewals sync.WaitGroup
 	renewals.Go(func() { l.renew(renewing) })
@@ -102,10 +103,6 @@ func (l *Lease) Hold(ctx context.Context) error {
 		stop()
 		renewals.Wait()
 	}
-	if err := l.settle(ctx); err != nil {
-		return err
-	}
-	l.settled.Store(true)
 	see := func(_ context.Context, g refresh.Group) {
 		if err := l.check(g); err != nil {
 			l.lose(err)
@@ -223,9 +220,6 @@ func (l *Lease) write(ctx context.Context, lasts time.Duration) error {
 // renew renews the lease until ctx ends. If another trigger has taken it, the lease is lost.
 func (l *Lease) renew(ctx context.Context) {
 	for retry.Sleep(ctx, l.duration()*renewalPolls/leasePolls) {
-		if !l.settled.Load() {
-			continue
-		}
 		g, err := l.Group.Read(ctx)
 		if err == nil {
 			if err = l.check(g); err != nil {
