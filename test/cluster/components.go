@@ -52,10 +52,11 @@ type process struct {
 func newComponents(binaries string, f *folder, p *ports, k *Kubelets) *components {
 	c := &components{
 		binaries: binaries, folder: f, flags: componentFlags(f, p), running: map[string]*process{},
-		names: []string{etcd, apiServer, controllerManager, scheduler, kwok},
+		names: []string{etcd, apiServer, controllerManager, scheduler},
 	}
-	if k != nil {
-		c.names = c.names[:4]
+	if k == nil {
+		c.names = append(c.names, kwok)
+	} else {
 		k.change(c.flags)
 	}
 	return c

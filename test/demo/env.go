@@ -53,7 +53,6 @@ type env struct {
 
 	cluster  *cluster.Cluster
 	machines awsim.Machines
-	runs     func(flags ...string) func(*corev1.PodTemplateSpec) // what runs in the containers, if they do
 	load     *realnodes.Load
 	aws      *awsim.Server
 	queue    string
@@ -116,7 +115,7 @@ func (e *env) startNodes(ctx context.Context) (*cluster.Cluster, error) {
 		if err != nil {
 			return nil, err
 		}
-		e.cluster, e.machines, e.runs = c.Cluster, c.Machines, realnodes.Serve
+		e.cluster, e.machines = c.Cluster, c.Machines
 		e.cleanup.add(c.Close)
 		e.cleanup.add(c.KillAll)
 		return c.Cluster, nil
@@ -216,10 +215,10 @@ func (e *env) startWorkloads(ctx context.Context) (string, error) {
 
 // running has the containers of pods serve requests, if they run.
 func (e *env) running(flags ...string) func(*corev1.PodTemplateSpec) {
-	if e.runs == nil {
+	if !e.real {
 		return nil
 	}
-	return e.runs(flags...)
+	return realnodes.Serve(flags...)
 }
 
 // startLoad sends requests to the Deployment from now on, if its containers run.

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -18,7 +19,8 @@ const (
 
 // Options of Build.
 type Options struct {
-	Race bool // With the race detector, which needs cgo.
+	Race    bool   // With the race detector, which needs cgo.
+	Package string // In this repository; cmd/PROGRAM if empty.
 }
 
 // Build builds a program into the folder, and returns its path.
@@ -28,7 +30,8 @@ func Build(ctx context.Context, dir, program string, o Options) (string, error) 
 	if o.Race {
 		args, env = append(args, "-race"), os.Environ()
 	}
-	cmd := exec.CommandContext(ctx, "go", append(args, "github.com/node-drainer/node-drainer/cmd/"+program)...)
+	args = append(args, "github.com/node-drainer/node-drainer/"+cmp.Or(o.Package, "cmd/"+program))
+	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Env = env
 	// When it is interrupted, go build removes its work folder.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }

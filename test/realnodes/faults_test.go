@@ -65,18 +65,15 @@ func TestFaults(t *testing.T) {
 func (f faultFixture) run(play func(faultFixture), within time.Duration) {
 	f.t.Helper()
 	f.restore()
-	f.must(f.cluster.Deploy(f.t.Context(), cluster.Deployment{
-		Namespace: f.namespace, Name: f.web, Replicas: webReplicas,
-		Pods: cluster.Pods{GracePeriod: 20 * time.Second, Change: func(t *corev1.PodTemplateSpec) {
-			realnodes.Serve(goOn)(t)
-			honor := corev1.NodeInclusionPolicyHonor
-			t.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
-				TopologyKey: corev1.LabelHostname, MaxSkew: 1, WhenUnsatisfiable: corev1.DoNotSchedule,
-				LabelSelector:    &metav1.LabelSelector{MatchLabels: map[string]string{cluster.AppLabel: f.web}},
-				NodeTaintsPolicy: &honor,
-			}}
-		}},
-	}))
+	f.deploy(f.web, webReplicas, cluster.Pods{GracePeriod: 20 * time.Second, Change: func(t *corev1.PodTemplateSpec) {
+		realnodes.Serve(goOn)(t)
+		honor := corev1.NodeInclusionPolicyHonor
+		t.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+			TopologyKey: corev1.LabelHostname, MaxSkew: 1, WhenUnsatisfiable: corev1.DoNotSchedule,
+			LabelSelector:    &metav1.LabelSelector{MatchLabels: map[string]string{cluster.AppLabel: f.web}},
+			NodeTaintsPolicy: &honor,
+		}}
+	}})
 	f.budget(f.web, "6")
 	f.ready(f.web, webReplicas)
 	url := f.service(f.web)

@@ -12,16 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/ec2"
-	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
-	policyv1 "k8s.io/api/policy/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
-
 	"github.com/node-drainer/node-drainer/test/awsim"
 	"github.com/node-drainer/node-drainer/test/chart"
-	"github.com/node-drainer/node-drainer/test/cluster"
 	"github.com/node-drainer/node-drainer/test/harness"
 	"github.com/node-drainer/node-drainer/test/realnodes"
 )
@@ -86,38 +78,14 @@ func (f *fixture) waits() context.Context {
 // all nodes are Ready.
 func (f *fixture) launch(n int) {
 	f.t.Helper()
-	f.createTemplate()
+	_, err := f.aws.CreateLaunchTemplate(template, "ami-1")
+	f.must(err)
 	f.must(f.aws.CreateGroup(awsim.Group{
 		Name: group, Max: 2 * n, Desired: n, LaunchTemplate: template, LaunchTemplateVersion: "$Latest",
 		Tags: map[string]string{"kubernetes.io/cluster/demo": "owned"},
 	}))
-	f.must(f.aws.WaitInstances(f.waits(), group, func(all []awsim.Instance) bool {
-		ready := 0
-		for _, i := range all {
-			if i.State == "InService" {
-				ready++
-			}
-		}
-		return ready == n
-	}))
-	_, err := f.aws.AddTemplateVersion(template, "ami-2")
-	f.must(err)
-}
-
-func (f *fixture) createTemplate() {
-	f.t.Helper()
-	client := ec2.NewFromConfig(harness.AWSConfig(f.aws.URL(), "other"))
-	_, err := client.CreateLaunchTemplate(f.t.Context(), &ec2.CreateLaunchTemplateInput{
-		LaunchTemplateName: aws.String(template),
-		LaunchTemplateData: &ec2types.RequestLaunchTemplateData{
-			ImageId:            aws.String("ami-1"),
-			IamInstanceProfile: &ec2types.LaunchTemplateIamInstanceProfileSpecificationRequest{Name: aws.String("nodes")},
-			TagSpecifications: []ec2types.LaunchTemplateTagSpecificationRequest{{
-				ResourceType: ec2types.ResourceTypeInstance,
-				Tags:         []ec2types.Tag{{Key: aws.String("cluster"), Value: aws.String("demo")}},
-			}},
-		},
-	})
+	f.waitInService(n)
+	_, err = f.aws.AddTemplateVersion(template, "ami-2")
 	f.must(err)
 }
 
@@ -138,12 +106,13 @@ func (f *fixture) install(more ...string) {
 		"config.clusterName=demo", "config.queue.url=" + f.queue,
 		"image.registry=" + realnodes.Registry, "image.tag=" + realnodes.Tag,
 	}
-	for name, value := range map[string]string{
-		"AWS_ENDPOINT_URL": f.aws.URL(), "AWS_REGION": "eu-central-1",
-		"AWS_ACCESS_KEY_ID": "agent", "AWS_SECRET_ACCESS_KEY": "test",
+	for i, v := range [][2]string{
+		{"AWS_ENDPOINT_URL", f.aws.URL()},
+		{"AWS_REGION", "eu-central-1"},
+		{"AWS_ACCESS_KEY_ID", "agent"},
+		{"AWS_SECRET_ACCESS_KEY", "test"},
 	} {
-		i := (len(values) - 4) / 2
-		values = append(values, fmt.Sprintf("extraEnv[%d].name=%s", i, name), fmt.Sprintf("extraEnv[%d].value=%s", i, value))
+		values = append(values, fmt.Sprintf("extraEnv[%d].name=%s", i, v[0]), fmt.Sprintf("extraEnv[%d].value=%s", i, v[1]))
 	}
 	args := []string{}
 	for _, v := range values {
@@ -170,15 +139,7 @@ func (f *fixture) install(more ...string) {
 // budget makes a budget for a workload.
 func (f *fixture) budget(name, minAvailable string) {
 	f.t.Helper()
-	least := intstr.Parse(minAvailable)
-	_, err := f.cluster.Client().PolicyV1().PodDisruptionBudgets(f.namespace).Create(f.t.Context(),
-		&policyv1.PodDisruptionBudget{
-			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec: policyv1.PodDisruptionBudgetSpec{
-				MinAvailable: &least, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{cluster.AppLabel: name}},
-			},
-		}, metav1.CreateOptions{})
-	f.must(err)
+	f.must(f.cluster.MinAvailable(f.waits(), f.namespace, name, minAvailable))
 }
 
 // trigger runs the trigger, and returns its exit code and what it printed.

@@ -35,7 +35,6 @@ const (
 type Cluster struct {
 	*cluster.Cluster
 	*Machines
-	proxy *exec.Cmd
 }
 
 // Machines starts and kills machines, for a simulated cloud that launches and terminates instances. Its methods may be
@@ -90,14 +89,14 @@ func (c *Cluster) startProxy(ctx context.Context) error {
 	}
 	defer log.Close()
 	// Pods of one node answer each other without the host, which would otherwise not see the answers.
-	c.proxy = exec.Command(filepath.Join(c.programs, "kube-proxy"), "--proxy-mode=nftables", "--masquerade-all",
+	proxy := exec.Command(filepath.Join(c.programs, "kube-proxy"), "--proxy-mode=nftables", "--masquerade-all",
 		"--kubeconfig="+c.Kubeconfig(), "--hostname-override="+proxyNode, "--bind-address="+hostAddress,
 		"--healthz-bind-address="+proxyHealth,
 		// What belongs to the kernel and not to these namespaces stays as it is.
 		"--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0s", "--conntrack-tcp-timeout-close-wait=0s",
 		"--v=2")
-	c.proxy.Stdout, c.proxy.Stderr = log, log
-	if err := c.proxy.Start(); err != nil {
+	proxy.Stdout, proxy.Stderr = log, log
+	if err := proxy.Start(); err != nil {
 		return err
 	}
 	return harness.Eventually(ctx, func() string {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -84,12 +83,9 @@ func buildProduct(ctx context.Context, dir string) error {
 
 // buildWorkload builds the program of the workloads, and images of it.
 func buildWorkload(ctx context.Context, dir string) error {
-	workload := filepath.Join(dir, "workload")
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", workload,
-		"github.com/node-drainer/node-drainer/test/realnodes/workload")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if output, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the workload: %w\n%s", err, output)
+	workload, err := harness.Build(ctx, dir, "workload", harness.Options{Package: "test/realnodes/workload"})
+	if err != nil {
+		return err
 	}
 	return errors.Join(
 		writeImage(filepath.Join(dir, "pause.tar"), pauseImage, "", workload),

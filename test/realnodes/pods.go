@@ -2,7 +2,6 @@ package realnodes
 
 import (
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/node-drainer/node-drainer/test/realnodes/record"
 )
@@ -23,13 +22,7 @@ func End(flags ...string) func(*corev1.PodTemplateSpec) {
 // Stream has the pods of a workload serve connections that last; see the command stream of the workload.
 func Stream(flags ...string) func(*corev1.PodTemplateSpec) {
 	return func(t *corev1.PodTemplateSpec) {
-		c := run(t, append([]string{"stream"}, flags...))
-		c.ReadinessProbe = &corev1.Probe{
-			ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
-				Path: "/ready", Port: intstr.FromInt32(servePort),
-			}},
-			PeriodSeconds: 1,
-		}
+		run(t, append([]string{"stream"}, flags...)).ReadinessProbe = readiness()
 	}
 }
 

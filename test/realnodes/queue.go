@@ -2,7 +2,6 @@ package realnodes
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -102,10 +101,4 @@ func (q *Queue) Drain(ctx context.Context) error {
 }
 
 // Close stops the server.
-func (q *Queue) Close() error {
-	err := q.server.Close()
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
-	}
-	return err
-}
+func (q *Queue) Close() error { return q.server.Close() }

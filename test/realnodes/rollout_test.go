@@ -4,6 +4,7 @@ package realnodes_test
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -57,20 +58,17 @@ func (f *fixture) deployServer(s server) (url string) {
 		prefer = cluster.NodeName(f.aws.Instances(group)[0].ID)
 	}
 	serve := realnodes.Serve(s.flags...)
-	f.must(f.cluster.Deploy(f.t.Context(), cluster.Deployment{
-		Namespace: f.namespace, Name: s.name, Replicas: s.replicas,
-		Pods: cluster.Pods{Prefer: prefer, Change: func(t *corev1.PodTemplateSpec) {
-			serve(t)
-			if s.change != nil {
-				s.change(t)
-			}
-		}},
-	}))
+	f.deploy(s.name, s.replicas, cluster.Pods{Prefer: prefer, Change: func(t *corev1.PodTemplateSpec) {
+		serve(t)
+		if s.change != nil {
+			s.change(t)
+		}
+	}})
 	if s.budget != "" {
 		f.budget(s.name, s.budget)
 	}
 	url = f.service(s.name)
-	f.must(f.cluster.WaitReady(f.waits(), f.namespace, cluster.Selector(s.name), int(s.replicas)))
+	f.ready(s.name, int(s.replicas))
 	f.must(realnodes.WaitAnswer(f.waits(), url))
 	return url
 }
@@ -139,18 +137,11 @@ func (f *fixture) replaceAll(replace func(), prepare ...func()) map[string]realn
 // refresh replaces all instances by an instance refresh, and waits until those that were there have been terminated.
 func (f *fixture) refresh() {
 	f.t.Helper()
-	old := f.aws.Instances(group)
+	old := f.inService()
 	_, err := f.aws.StartRefresh(group, awsim.RefreshSpec{MinHealthy: 100})
 	f.must(err)
 	f.must(f.aws.WaitInstances(f.waits(), group, func(now []awsim.Instance) bool {
-		for _, i := range now {
-			for _, o := range old {
-				if i.ID == o.ID {
-					return false
-				}
-			}
-		}
-		return true
+		return !slices.ContainsFunc(now, func(i awsim.Instance) bool { return slices.Contains(old, i.ID) })
 	}))
 }
 

@@ -20,7 +20,7 @@ import (
 	"github.com/node-drainer/node-drainer/test/realnodes/record"
 )
 
-// deploy creates a Deployment, and waits until its pods are ready.
+// deploy creates a Deployment.
 func (f *fixture) deploy(name string, n int32, pods cluster.Pods) {
 	f.t.Helper()
 	f.must(f.cluster.Deploy(f.t.Context(), cluster.Deployment{Namespace: f.namespace, Name: name, Replicas: n, Pods: pods}))
@@ -32,7 +32,7 @@ func (f *fixture) ready(name string, n int) {
 	f.must(f.cluster.WaitReady(f.waits(), f.namespace, cluster.Selector(name), n))
 }
 
-// service creates a Service for a workload, waits until it answers, and returns its URL.
+// service creates a Service for a workload, and returns its URL.
 func (f *fixture) service(name string) string {
 	f.t.Helper()
 	url, err := realnodes.Service(f.t.Context(), f.cluster.Cluster, f.namespace, name)
@@ -64,7 +64,7 @@ func (f *fixture) agentInstances() (ids []string) {
 	pods, err := f.cluster.Client().CoreV1().Pods(system).List(f.t.Context(), metav1.ListOptions{})
 	f.must(err)
 	for _, p := range pods.Items {
-		if id := strings.TrimPrefix(p.Spec.NodeName, cluster.NodeName("")); !slices.Contains(ids, id) {
+		if id := harness.InstanceOf(p.Spec.NodeName); !slices.Contains(ids, id) {
 			ids = append(ids, id)
 		}
 	}

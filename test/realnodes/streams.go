@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/node-drainer/node-drainer/test/realnodes/record"
 )
 
 // Streams holds streams of a Service, as the command stream of the workload serves them, each on a connection of its
@@ -67,7 +69,7 @@ func (s *Streams) hold(ctx context.Context, client *http.Client, url string) {
 		last = lines.Text()
 	}
 	err = lines.Err()
-	if err == nil && last != "reconnect" {
+	if err == nil && last != record.Reconnect {
 		err = errors.New("the stream ended without a word")
 	}
 	if err != nil {

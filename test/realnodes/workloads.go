@@ -27,14 +27,17 @@ func Disks() string { return filepath.Join(Isolated(), "disks") }
 // Serve has the pods of a workload answer HTTP requests; see the command serve of the workload.
 func Serve(flags ...string) func(*corev1.PodTemplateSpec) {
 	return func(t *corev1.PodTemplateSpec) {
-		c := run(t, append([]string{"serve"}, flags...))
-		c.Ports = []corev1.ContainerPort{{ContainerPort: servePort}}
-		c.ReadinessProbe = &corev1.Probe{
-			ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
-				Path: "/ready", Port: intstr.FromInt32(servePort),
-			}},
-			PeriodSeconds: 1,
-		}
+		run(t, append([]string{"serve"}, flags...)).ReadinessProbe = readiness()
+	}
+}
+
+// readiness is the probe of what listens on servePort.
+func readiness() *corev1.Probe {
+	return &corev1.Probe{
+		ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
+			Path: "/ready", Port: intstr.FromInt32(servePort),
+		}},
+		PeriodSeconds: 1,
 	}
 }
 

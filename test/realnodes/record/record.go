@@ -17,6 +17,9 @@ const (
 	Disks  = "/disks" // has a folder for each node
 )
 
+// Reconnect is the last line of a stream that its server ends.
+const Reconnect = "reconnect"
+
 // What is something that happens to a process.
 type What string
 
@@ -64,17 +67,10 @@ func (p Process) All(what What) (found []Line) {
 	return found
 }
 
-// ReadAll returns the records of all processes in a folder. The last line of a process that was killed may be cut: it
-// is left out.
-func ReadAll(dir string) ([]Process, error) { return read(filepath.Join(dir, "*.jsonl")) }
-
-// ReadNamespace is ReadAll for the pods of a namespace.
-func ReadNamespace(dir, namespace string) ([]Process, error) {
-	return read(filepath.Join(dir, namespace+"_*.jsonl"))
-}
-
-func read(pattern string) (all []Process, err error) {
-	files, err := filepath.Glob(pattern)
+// ReadNamespace returns the records in a folder of the processes of a namespace. The last line of a process that was
+// killed may be cut: it is left out.
+func ReadNamespace(dir, namespace string) (all []Process, err error) {
+	files, err := filepath.Glob(filepath.Join(dir, namespace+"_*.jsonl"))
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"net/http"
@@ -100,7 +99,6 @@ func serve(j *journal, signals <-chan os.Signal, args []string) error {
 	goOn := flags.Duration("go-on", 0, "how long it goes on after SIGTERM")
 	work := flags.Duration("work", 0, "how long a request takes")
 	listenAfter := flags.Duration("listen-after", 0, "how long it does not listen at all")
-	ignore := flags.Bool("ignore", false, "ignore SIGTERM")
 	abrupt := flags.Bool("abrupt", false, "exit at SIGTERM at once, whatever has begun")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -112,25 +110,22 @@ func serve(j *journal, signals <-chan os.Signal, args []string) error {
 	go func() { failed <- server.ListenAndServe() }()
 	start := time.AfterFunc(*readyAfter, func() { ready.Store(true); j.write(record.Ready, "") })
 	defer start.Stop()
-	for {
-		select {
-		case err := <-failed:
-			return err
-		case s := <-signals:
-			j.write(record.Signal, s.String())
-		}
-		if *abrupt {
-			return nil
-		}
-		if !*ignore {
-			break
-		}
+	select {
+	case err := <-failed:
+		return err
+	case s := <-signals:
+		j.write(record.Signal, s.String())
 	}
-	<-time.After(*goOn)
-	err := server.Shutdown(context.Background())
-	j.write(record.Drained, "")
-	if errors.Is(err, http.ErrServerClosed) {
+	if *abrupt {
 		return nil
 	}
+	await(j, signals, time.After(*goOn))
+	return drain(j, server)
+}
+
+// drain ends what a server has begun.
+func drain(j *journal, server *http.Server) error {
+	err := server.Shutdown(context.Background())
+	j.write(record.Drained, "")
 	return err
 }

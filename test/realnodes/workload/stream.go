@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"net/http"
@@ -11,9 +9,6 @@ import (
 
 	"github.com/node-drainer/node-drainer/test/realnodes/record"
 )
-
-// reconnect is the last line of a stream.
-const reconnect = "reconnect"
 
 // stream serves connections that last: a line each second. At SIGTERM it tells each client to connect again, and ends
 // its stream. Clients that still reach it are told so at once.
@@ -39,12 +34,7 @@ func stream(j *journal, signals <-chan os.Signal, args []string) error {
 	}
 	close(ending)
 	await(j, signals, time.After(*goOn))
-	err := server.Shutdown(context.Background())
-	j.write(record.Drained, "")
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
-	}
-	return err
+	return drain(j, server)
 }
 
 // lines writes a stream until the client or the server ends it.
@@ -54,7 +44,7 @@ func lines(w http.ResponseWriter, r *http.Request, ending <-chan struct{}) {
 	for {
 		select {
 		case <-ending:
-			fmt.Fprintln(w, reconnect)
+			fmt.Fprintln(w, record.Reconnect)
 			return
 		case <-r.Context().Done():
 			return
