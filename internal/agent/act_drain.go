@@ -199,7 +199,9 @@ func (r *record) doExclude(ctx context.Context, w work) (result, error) {
 // doComplete completes the action. If Auto Scaling does not know the token, the action may have ended, and another
 // one of the hook may hold the instance, whose node has got pods in between: that one has a drain of its own first.
 func (r *record) doComplete(ctx context.Context, w work) (result, error) {
-	err := r.groups.Complete(ctx, actionOf(w.Event), w.result())
+	action := actionOf(w.Event)
+	action.Latest = w.limit.hook
+	err := r.groups.Complete(ctx, action, w.result())
 	isUnknown := errors.Is(err, autoscaling.ErrUnknownToken)
 	switch {
 	case isUnknown && w.isLaunch():

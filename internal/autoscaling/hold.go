@@ -28,11 +28,13 @@ const (
 )
 
 // Hold runs work while it keeps the action pending, and returns work's error. It sends the first heartbeat at
-// once, and each further one before half of the hook's timeout has passed. If the group gives up on the
+// once, and each further one when half of the hook's timeout has passed, or a while later if many actions are pending. If the group gives up on the
 // action first, the context of work ends with the cause ErrGone. Hold never completes the action, and sends
 // no heartbeat after work has returned.
 func (h *Hooks) Hold(ctx context.Context, a Action, work func(ctx context.Context) error) error {
-	return hold(ctx, work, func(ctx context.Context) error { return h.sendHeartbeats(ctx, a) })
+	h.held.Add(1)
+	defer h.held.Add(-1)
+	return hold(ctx, work, func(ctx context.Context) error { return h.sendHeartbeats(ctx, a, time.Time{}) })
 }
 
 // hold runs work beside sendHeartbeats, whose error ends the context of work.
@@ -52,19 +54,26 @@ func hold(ctx context.Context, work, sendHeartbeats func(ctx context.Context) er
 	return work(ctx)
 }
 
-// sendHeartbeats returns nil when ctx ends, or ErrGone when the action has ended.
-func (h *Hooks) sendHeartbeats(ctx context.Context, a Action) error {
+// sendHeartbeats returns nil when ctx ends, or ErrGone when the action has ended. The first heartbeat may wait for those
+// of other actions until the time; it may not if that is zero.
+func (h *Hooks) sendHeartbeats(ctx context.Context, a Action, until time.Time) error {
 	pauses := retry.Backoff(firstRetry, longestRetry)
 	var doubted time.Time // since when no hook can hold the instance
 	for {
+		if !a.InTurn && h.pace.wait(ctx, heartbeat, until) != nil {
+			return nil
+		}
 		start := time.Now()
 		err := h.heartbeat(ctx, a)
 		if ctx.Err() != nil {
 			return nil
 		}
-		next := h.interval(ctx, a) - time.Since(start)
+		t := h.timing(ctx, a)
+		next := h.interval(t) - time.Since(start)
 		switch {
 		case err == nil:
+			until = t.endangers(start)
+			h.beats.sent(a, start)
 			h.observer.HeartbeatSent(a)
 			pauses, doubted = retry.Backoff(firstRetry, longestRetry), time.Time{}
 		case h.isOver(ctx, a, err, &doubted):
@@ -80,20 +89,26 @@ func (h *Hooks) sendHeartbeats(ctx context.Context, a Action) error {
 	}
 }
 
-// interval is half of the hook's timeout, less up to a tenth, so that the heartbeats of many actions spread. The group
-// of an action that is not confirmed may not exist: its hooks are not read for that.
-func (h *Hooks) interval(ctx context.Context, a Action) time.Duration {
-	t := shortest
+// timing is that of the action's hook, or the shortest if that is not known. The group of an action that is not confirmed
+// may not exist: its hooks are not read for that.
+func (h *Hooks) timing(ctx context.Context, a Action) Timing {
 	if !a.InTurn || h.hooks.has(a.Group) {
 		if own, err := h.Timing(ctx, a); err == nil {
-			t = own
+			return own
 		}
 	}
+	return shortest
+}
+
+// interval is half of the hook's timeout, less up to a tenth, or up to a half if many actions are held, so that their
+// heartbeats spread.
+func (h *Hooks) interval(t Timing) time.Duration {
 	d := t.Heartbeat / 2
 	if h.cfg.HeartbeatInterval > 0 {
 		d = min(d, h.cfg.HeartbeatInterval)
 	}
-	return d - rand.N(d/10+1) //nolint:gosec // spreads calls, keeps no secret
+	spread := min(max(d/10, round(h.held.Load())), d/2)
+	return d - rand.N(spread+1) //nolint:gosec // spreads calls, keeps no secret
 }
 
 func (h *Hooks) heartbeat(ctx context.Context, a Action) error {
@@ -106,6 +121,7 @@ func (h *Hooks) heartbeat(ctx context.Context, a Action) error {
 		AutoScalingGroupName: &a.Group, LifecycleHookName: &a.Hook, InstanceId: textOrNil(a.InstanceID),
 		LifecycleActionToken: a.token(),
 	})
+	h.pace.answered(err)
 	return err
 }
 
@@ -126,6 +142,7 @@ func (h *Hooks) Complete(ctx context.Context, a Action, result Result) error {
 	})
 	switch {
 	case err == nil, closed:
+		h.beats.forget(a)
 		return nil
 	case a.Token != "" && isNotActive(err):
 		return fmt.Errorf("complete %s: %w: %w", a, ErrUnknownToken, err)
@@ -134,10 +151,30 @@ func (h *Hooks) Complete(ctx context.Context, a Action, result Result) error {
 }
 
 func (h *Hooks) complete(ctx context.Context, a Action, result Result) error {
+	if err := h.awaitCompletion(ctx, a); err != nil {
+		return err
+	}
 	_, err := call(ctx, callTimeout, h.api.CompleteLifecycleAction, &sdk.CompleteLifecycleActionInput{
 		AutoScalingGroupName: &a.Group, LifecycleHookName: &a.Hook, InstanceId: &a.InstanceID,
 		LifecycleActionToken: a.token(), LifecycleActionResult: (*string)(&result),
 	})
+	h.pace.answered(err)
+	return err
+}
+
+// awaitCompletion returns nil when the action may be completed. Meanwhile it keeps the action pending.
+func (h *Hooks) awaitCompletion(ctx context.Context, a Action) error {
+	err := hold(ctx, func(ctx context.Context) error { return h.pace.wait(ctx, completion, a.Latest) },
+		func(ctx context.Context) error {
+			last, t := h.beats.last(a), h.timing(ctx, a)
+			if last.IsZero() || !retry.Sleep(ctx, time.Until(last)+h.interval(t)) {
+				return nil
+			}
+			return h.sendHeartbeats(ctx, a, t.endangers(last))
+		})
+	if errors.Is(err, ErrGone) && ctx.Err() == nil { // the completion shows whether that is so
+		return nil
+	}
 	return err
 }
 

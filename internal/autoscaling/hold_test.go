@@ -278,7 +278,7 @@ func TestInterval(t *testing.T) {
 			h.cfg = Config{HeartbeatInterval: tt.configured}
 			seen := map[time.Duration]bool{}
 			for range 200 {
-				got := h.interval(t.Context(), action)
+				got := h.interval(h.timing(t.Context(), action))
 				if got > tt.want || got < tt.want*9/10 {
 					t.Fatalf("got %v, want from %v to %v", got, tt.want*9/10, tt.want)
 				}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/node-drainer/node-drainer/pkg/refresh"
@@ -23,7 +24,13 @@ type Action struct {
 	Launch     bool      // of a launching instance; else of a terminating one
 	Found      bool      // no message says when it began: it was found to be pending when it was first seen
 	Seen       time.Time // when the agent first saw that it is pending; zero if that is not known
+	Latest     time.Time // until when its completion may wait for those of others; zero if it may not
 	InTurn     bool      // it is not confirmed: its heartbeats wait for those of others that are not
+}
+
+// name is what tells the action from others.
+func (a Action) name() Action {
+	return Action{Group: a.Group, Hook: a.Hook, InstanceID: a.InstanceID, Launch: a.Launch}
 }
 
 func (a Action) String() string { return a.Group + "/" + a.Hook + " for " + a.InstanceID }
@@ -151,6 +158,9 @@ type Hooks struct {
 	api      API
 	cfg      Config
 	observer Observer
+	pace     *pace
+	beats    beats
+	held     atomic.Int64 // actions
 }
 
 // New returns Hooks that call api, for an agent that reads the queue. The client must not retry by itself:
@@ -159,6 +169,6 @@ func New(api API, cfg Config, queueURL string, observer Observer) *Hooks {
 	groups := newGroups(api, cfg, queueURL)
 	return &Hooks{
 		Groups: groups, unconfirmed: newUnconfirmed(groups.describe), Health: Health{api: api, limit: callTimeout},
-		api: api, cfg: cfg, observer: observer,
+		api: api, cfg: cfg, observer: observer, pace: newPace(),
 	}
 }

@@ -17,6 +17,12 @@ type Timing struct {
 	Global    time.Duration // until it times out whatever the heartbeats
 }
 
+// endangers is from when on the next heartbeat of an action is urgent whose last one was sent at the time: a call may
+// have to be repeated.
+func (t Timing) endangers(last time.Time) time.Time {
+	return last.Add(t.Heartbeat - max(t.Heartbeat/8, callTimeout))
+}
+
 // shortest is the timing to assume while the hook's own is unknown.
 //
 //nolint:gochecknoglobals // a constant
