@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,8 +17,8 @@ import (
 
 const (
 	group = "workers"
-	// heartbeatTimeout is as short as operators set it: heartbeats are part of the cost.
-	heartbeatTimeout = 5 * time.Minute
+	// defaultHeartbeat is as short as operators set the timeout of a hook: heartbeats are part of the cost.
+	defaultHeartbeat = 5 * time.Minute
 )
 
 // agent is the product. The messages of a lifecycle hook report to it that all instances are being
@@ -28,6 +29,7 @@ type agent struct {
 	aws      *awsim.Server
 	handover *process // nil in scenarios without Redis
 	queue    string
+	calls    calls // to Auto Scaling
 }
 
 func (a *agent) prepare(ctx context.Context) error {
@@ -91,12 +93,14 @@ func (a *agent) startAWS() error {
 		err = errors.Join(err, a.aws.AddInstance(group, harness.InstanceOf(node), "eu-central-1a"))
 	}
 	return errors.Join(err, a.aws.PutHook(group, awsim.Hook{
-		Name: "drain", HeartbeatTimeout: heartbeatTimeout, NotificationTargetARN: a.aws.QueueARN(a.queue),
+		Name: "drain", HeartbeatTimeout: cmp.Or(a.scenario.Heartbeat, defaultHeartbeat),
+		NotificationTargetARN: a.aws.QueueARN(a.queue),
 	}))
 }
 
 func (a *agent) start(context.Context) error {
 	a.begin()
+	a.calls.begin(a.aws)
 	var err error
 	for _, node := range a.draining {
 		//nolint:contextcheck // What it starts lives until Close.
@@ -122,7 +126,14 @@ func (a *agent) wait(ctx context.Context) error {
 	return a.aws.WaitDrained(ctx, a.queue)
 }
 
+func (a *agent) used() usage {
+	u := a.measured.used()
+	u.Calls, u.CallsPerSecond = a.calls.end()
+	return u
+}
+
 func (a *agent) stop() error {
+	a.calls.end()
 	err := errors.Join(a.process.stop(), a.handover.stop())
 	if a.aws != nil {
 		err = errors.Join(err, a.aws.Close())

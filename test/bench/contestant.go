@@ -43,6 +43,9 @@ type usage struct {
 	CPU    time.Duration
 	Before int64   // Peak memory before the start, in bytes.
 	Peaks  []int64 // Peak memory of each process, in bytes.
+
+	Calls          int     // To Auto Scaling.
+	CallsPerSecond float64 // Of these at most, after the first heartbeats.
 }
 
 func (r *round) newContestant() contestant {

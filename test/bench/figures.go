@@ -55,6 +55,9 @@ type usageFigures struct {
 	PeakMiB   float64 `json:"peakMiB"`    // Of the biggest process; 0 if unknown.
 	SumMiB    float64 `json:"peakSumMiB"` // Of all.
 	BeforeMiB float64 `json:"peakBeforeStartMiB"`
+
+	Calls          int     `json:"autoScalingCalls,omitzero"`
+	CallsPerSecond float64 `json:"autoScalingCallsPerSecond,omitzero"` // At most, once each hook had its first heartbeat.
 }
 
 // countRequests returns the figures of the requests of a drain that was started at start.
@@ -151,7 +154,9 @@ func countReleases(waits []time.Duration) releaseFigures {
 }
 
 func countUsage(u usage, pods int) usageFigures {
-	f := usageFigures{CPU: u.CPU.Seconds(), BeforeMiB: mebibytes(u.Before)}
+	f := usageFigures{
+		CPU: u.CPU.Seconds(), BeforeMiB: mebibytes(u.Before), Calls: u.Calls, CallsPerSecond: u.CallsPerSecond,
+	}
 	if pods > 0 {
 		f.CPUPerPod = milliseconds(u.CPU) / float64(pods)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -22,7 +21,7 @@ import (
 type observer struct {
 	mu       sync.Mutex
 	changed  chan struct{} // Closed and renewed at each change.
-	draining []string
+	draining map[string]bool
 
 	pods      map[types.UID]seenPod
 	apps      map[string]string // The workload of each pod that ever was, by name.
@@ -51,9 +50,12 @@ func observe(
 	ctx context.Context, client kubernetes.Interface, namespace string, draining []string,
 ) (*observer, error) {
 	o := &observer{
-		changed: make(chan struct{}), draining: draining, pods: map[types.UID]seenPod{},
+		changed: make(chan struct{}), draining: map[string]bool{}, pods: map[types.UID]seenPod{},
 		apps: map[string]string{}, marked: map[string]time.Time{}, healthy: map[string]int32{},
 		allowed: map[string]int32{},
+	}
+	for _, name := range draining {
+		o.draining[name] = true
 	}
 	core, policy := client.CoreV1().RESTClient(), client.PolicyV1().RESTClient()
 	pods := harness.Source{Client: core, Resource: "pods", Namespace: namespace}
@@ -87,7 +89,7 @@ func (o *observer) pod(p *corev1.Pod, gone bool) {
 	o.update(func() {
 		o.apps[p.Name] = p.Labels[cluster.AppLabel]
 		before := o.pods[p.UID]
-		after := seenPod{ready: cluster.IsPodReady(p), draining: slices.Contains(o.draining, p.Spec.NodeName)}
+		after := seenPod{ready: cluster.IsPodReady(p), draining: o.draining[p.Spec.NodeName]}
 		if gone {
 			after = seenPod{}
 			delete(o.pods, p.UID)
@@ -112,7 +114,7 @@ func count(yes bool) int {
 func (o *observer) node(n *corev1.Node, gone bool) {
 	now := time.Now()
 	o.update(func() {
-		if _, known := o.marked[n.Name]; !known && !gone && slices.Contains(o.draining, n.Name) && isMarked(n) {
+		if _, known := o.marked[n.Name]; !known && !gone && o.draining[n.Name] && isMarked(n) {
 			o.marked[n.Name] = now
 		}
 	})

@@ -86,7 +86,7 @@ func grid(to io.Writer, rows [][]string) {
 func mainTable(all []figures) [][]string {
 	rows := [][]string{{
 		"scenario", "contestant", "pods", "makespan", "x limit", "done", "marked", "req/pod", "evict/pod",
-		"refused", "twice", "release ms", "CPU s", "ms/pod", "RSS MiB", "sum MiB",
+		"refused", "twice", "release ms", "CPU s", "ms/pod", "RSS MiB", "sum MiB", "AWS calls",
 	}}
 	for _, f := range all {
 		row := []string{
@@ -94,9 +94,10 @@ func mainTable(all []figures) [][]string {
 			seconds(f.Finished), fmt.Sprintf("%.2f s", f.Marked), fmt.Sprintf("%.2f", f.RequestsPerPod),
 			fmt.Sprintf("%.2f", f.EvictionsPerPod), refused(f), fmt.Sprint(f.Twice), releaseCell(f),
 			positive("%.2f", f.CPU), positive("%.1f", f.CPUPerPod), positive("%.1f", f.PeakMiB), "-",
+			callsCell(f),
 		}
 		if f.SumMiB > f.PeakMiB {
-			row[len(row)-1] = fmt.Sprintf("%.0f", f.SumMiB)
+			row[len(row)-2] = fmt.Sprintf("%.0f", f.SumMiB)
 		}
 		rows = append(rows, row)
 	}
@@ -115,6 +116,14 @@ func releaseCell(f figures) string {
 		return "-"
 	}
 	return fmt.Sprintf("%.0f, max %.0f", f.ReleaseMedian, f.ReleaseMax)
+}
+
+// callsCell is how many calls there were to Auto Scaling, and how many a second at most after the first heartbeats.
+func callsCell(f figures) string {
+	if f.Calls == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%d, max %.0f/s", f.Calls, f.CallsPerSecond)
 }
 
 // positive formats a figure that is 0 only if it is unknown.

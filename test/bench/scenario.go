@@ -24,6 +24,7 @@ type scenario struct {
 	Blocked     time.Duration // How long after the start of the drain the budgets allow nothing.
 	Spare       int           // Other nodes; as many as the pods need if 0.
 	Background  int           // Pods on the other nodes.
+	Heartbeat   time.Duration // The timeout of the lifecycle hook; 5 minutes if 0.
 	Contestants []string      // All drainers if empty.
 
 	Redis redisserver.Mode // There are no pods but those of a group of Redis, and its leaders' nodes are drained.
@@ -63,6 +64,11 @@ func scenarios() []scenario {
 			Name: "memory-x10", Part: "memory", Nodes: 20, PodsPerNode: 30, Stop: 5 * time.Second, Spare: 80,
 			Background: 24000, Contestants: []string{agentName},
 			Description: "the same with 24,000 instead of 2,400 pods on the other 80 nodes",
+		},
+		{
+			Name: "thousand", Nodes: 1000, PodsPerNode: 5, Stop: 5 * time.Second, Spare: 1000, Background: 5000,
+			Heartbeat: 2 * time.Minute, Contestants: []string{agentName},
+			Description: "1,000 of 2,000 nodes of 5 pods; 5 s to stop; a hook of 120 s",
 		},
 		redisScenario(redisserver.Sentinel, "three members and three sentinels; the leader's node", failoverName),
 		redisScenario(redisserver.Cluster, "three shards of two; the leaders' nodes, one after the other"),
