@@ -50,7 +50,12 @@ func (r *record) doCordon(ctx context.Context, w work) (result, error) {
 	if w.step.deadline != 0 {
 		deadline = w.drainBy(r.policy)
 	}
-	mark, changed, err := r.nodes.Cordon(ctx, w.node, reasonOf(w.Event, deadline))
+	var mark node.Mark
+	var changed bool
+	err := r.barrier.cordon(ctx, func() (err error) {
+		mark, changed, err = r.nodes.Cordon(ctx, w.node, reasonOf(w.Event, deadline))
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +117,7 @@ func (r *record) beginDrain(p plan) (n node.Node, w drainWork) {
 // doDrain drains the node. It waits until the nodes that terminate at the same time are cordoned, and makes another
 // replica the leader if the node is that of this process: its drain would evict this process in the middle of its work.
 func (r *record) doDrain(ctx context.Context, w work) (result, error) {
-	r.barrier.wait(ctx)
+	r.barrier.wait(ctx, w.drain.target.Deadline)
 	if ctx.Err() == nil && r.handsOverLeadership(w.node) {
 		<-ctx.Done()
 	}

@@ -5,14 +5,21 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/node-drainer/node-drainer/internal/node"
 )
 
 const (
 	// barrierQuiet is how long no further node must have been announced before the barrier opens.
 	barrierQuiet = 200 * time.Millisecond
-	// barrierLimit is the longest wait.
+	// barrierLimit is the longest wait for nodes that are announced: not all of them are cordoned.
 	barrierLimit = time.Second
+	// burstLimit is the longest wait while the API server cordons one node after the other, and burstPart the part of the
+	// time until the deadline that is used for it.
+	burstLimit, burstPart = 10 * time.Second, 20
+	// mostCordons is how many nodes are cordoned at the same time. The API server refuses what is more than it can queue.
+	mostCordons = 50
 )
 
 // markBarrier lets drains wait until all nodes of a burst of terminations are cordoned: Auto Scaling
@@ -23,6 +30,11 @@ type markBarrier struct {
 	pending int           // nodes that are announced and not yet cordoned
 	last    time.Time     // when the last one was announced
 	none    chan struct{} // closed when no node is pending; nil if no drain waits for that
+
+	inFlight   int           // nodes that are to be cordoned now
+	ended      time.Time     // when the last one was
+	noneFlight chan struct{} // closed when none is in flight; nil if no drain waits for that
+	slots      *semaphore.Weighted
 }
 
 // announce says that a node is about to be cordoned. The caller calls the returned function after the cordon.
@@ -51,9 +63,68 @@ func (b *markBarrier) cordoned() {
 	}
 }
 
-// wait returns when every announced node is cordoned and none was announced for barrierQuiet, or after
+// cordon has do, which cordons a node, wait for its turn.
+func (b *markBarrier) cordon(ctx context.Context, do func() error) error {
+	b.mu.Lock()
+	if b.slots == nil {
+		b.slots = semaphore.NewWeighted(mostCordons)
+	}
+	b.inFlight++
+	b.mu.Unlock()
+	defer func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.ended = time.Now()
+		if b.inFlight--; b.inFlight == 0 && b.noneFlight != nil {
+			close(b.noneFlight)
+			b.noneFlight = nil
+		}
+	}()
+	if b.slots.Acquire(ctx, 1) != nil {
+		return context.Cause(ctx)
+	}
+	defer b.slots.Release(1)
+	return do()
+}
+
+// wait returns when no node that terminates now is left to be cordoned, or when that takes too long for a drain that has
+// to end by the deadline, or when ctx ends.
+func (b *markBarrier) wait(ctx context.Context, deadline time.Time) {
+	limit := time.Now().Add(min(burstLimit, time.Until(deadline)/burstPart))
+	b.waitForAnnounced(ctx)
+	for {
+		none, stalls := b.flight()
+		left := min(time.Until(stalls), time.Until(limit))
+		if none == nil || left <= 0 || ctx.Err() != nil {
+			return
+		}
+		timer := time.NewTimer(left)
+		select {
+		case <-none:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+// flight returns a channel that is closed when no node is being cordoned any more, or nil if none is, and when the API
+// server will have cordoned none for too long.
+func (b *markBarrier) flight() (none <-chan struct{}, stalls time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.inFlight == 0 {
+		return nil, time.Time{}
+	}
+	if b.noneFlight == nil {
+		b.noneFlight = make(chan struct{})
+	}
+	return b.noneFlight, b.ended.Add(barrierLimit)
+}
+
+// waitForAnnounced returns when every announced node is cordoned and none was announced for barrierQuiet, or after
 // barrierLimit, or when ctx ends.
-func (b *markBarrier) wait(ctx context.Context) {
+func (b *markBarrier) waitForAnnounced(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, barrierLimit)
 	defer cancel()
 	for {

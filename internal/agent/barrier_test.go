@@ -48,10 +48,51 @@ func TestMarkBarrier(t *testing.T) {
 						<-time.After(c.took)
 					})
 				}
-				b.wait(ctx)
+				b.wait(ctx, start.Add(time.Hour))
 				if got := time.Since(start); got < tt.want || got > tt.want {
 					t.Errorf("waited for %v, want %v", got, tt.want)
 				}
+			})
+		})
+	}
+}
+
+// TestBurst: a drain waits while the API server cordons one node after the other, but not for long, nor for one that the
+// API server does not cordon.
+func TestBurst(t *testing.T) {
+	const each = 100 * time.Millisecond
+	for _, tt := range []struct {
+		name     string
+		nodes    int
+		took     time.Duration
+		deadline time.Duration
+		want     time.Duration
+	}{
+		{"a thousand nodes", 1000, each, time.Hour, 2 * time.Second},
+		{"ten thousand nodes", 10000, each, time.Hour, burstLimit},
+		{"a thousand before a Spot interruption", 1000, each, 20 * time.Second, time.Second},
+		{"one that is not cordoned", 1, time.Minute, time.Hour, barrierLimit},
+		{"none", 0, each, time.Hour, barrierQuiet},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var b markBarrier
+				start := time.Now()
+				var all sync.WaitGroup
+				for range tt.nodes {
+					cordoned := b.announce()
+					all.Go(func() {
+						defer cordoned()
+						_ = b.cordon(t.Context(), func() error { time.Sleep(tt.took); return nil })
+					})
+				}
+				b.announce()()
+				synctest.Wait()
+				b.wait(t.Context(), start.Add(tt.deadline))
+				if got := time.Since(start); got != tt.want {
+					t.Errorf("waited for %v, want %v", got, tt.want)
+				}
+				all.Wait()
 			})
 		})
 	}

@@ -26,6 +26,7 @@ type Drainer struct {
 	pdbs     *pdbTracker
 	volumes  *volumeTracker // runs only if drains wait for volumes
 	slots    slotPools
+	starts   *slots // of drains: each lists its pods
 	turns    turns
 	delay    schedulerDelay
 }
@@ -38,6 +39,7 @@ var ErrReplaced = errors.New("the Node was deleted, and another one has its name
 // server's priority and fairness limits requests better.
 func New(client kubernetes.Interface, cfg Config, env Environment, observer Observer) (*Drainer, error) {
 	d := &Drainer{client: client, observer: observer, remover: remover{client}, slots: newSlotPools()}
+	d.starts = newSlots(concurrentStarts)
 	tiers, err := parseTiers(cfg.Tiers)
 	if err != nil {
 		return nil, err
@@ -113,7 +115,7 @@ func (d *Drainer) drain(ctx context.Context, t Target) (Report, error) {
 	}
 	requests, cancel := context.WithCancel(ctx)
 	defer r.stop(cancel)
-	if err := r.watch(ctx); err != nil {
+	if err := r.begin(ctx); err != nil {
 		return Report{}, err
 	}
 	for {

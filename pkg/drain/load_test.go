@@ -2,7 +2,9 @@ package drain
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/retry"
@@ -85,5 +87,50 @@ func (c *cluster) disruptElsewhere() {
 			}
 		}
 		c.mu.Unlock()
+	}
+}
+
+// TestBurstOfDrains: no more drains than concurrentStarts list their pods at a time, and those whose lists have no answer
+// do not hold up the others for long.
+func TestBurstOfDrains(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		hang   int64 // of the lists
+		within time.Duration
+		most   int64 // lists in progress
+	}{
+		{name: "quick lists", within: time.Second, most: concurrentStarts},
+		{name: "lists without an answer", hang: 40, within: 2*longestStart + time.Second, most: 40 + concurrentStarts},
+	} {
+		virtual(t, tt.name, func(t *testing.T) {
+			const nodes = 300
+			c := newCluster(t)
+			c.addBudget("app", nodes, 0)
+			var begun, running, most, listed atomic.Int64
+			c.onList = func() error {
+				most.Store(max(most.Load(), running.Add(1)))
+				defer running.Add(-1)
+				answers := 50 * time.Millisecond
+				if begun.Add(1) <= tt.hang {
+					answers = 10 * time.Minute
+				}
+				if retry.Sleep(c.ctx, answers) {
+					listed.Add(1)
+				}
+				return c.ctx.Err()
+			}
+			for i := range nodes {
+				c.addPod(fmt.Sprint("node-", i), fmt.Sprint("pod-", i), "app")
+			}
+			c.start(withConfig(func(*Config) {}))
+			for i := range nodes {
+				c.drain(fmt.Sprint("node-", i), time.Hour)
+			}
+			time.Sleep(tt.within)
+			synctest.Wait()
+			if got := listed.Load(); got != nodes-tt.hang || most.Load() > tt.most {
+				t.Errorf("%d nodes have been listed after %v, and %d at a time", got, tt.within, most.Load())
+			}
+		})
 	}
 }

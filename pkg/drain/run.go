@@ -19,6 +19,8 @@ const (
 	// budgetWait is the part of the time until the first deletion for which a drain waits for the list of
 	// PodDisruptionBudgets. Then it starts without: the API server checks them for every eviction.
 	budgetWait = 10
+	// concurrentStarts is how many drains list their pods at the same time, each for no longer than longestStart.
+	concurrentStarts, longestStart = 32, 5 * time.Second
 	// taintUpdateTimeout is how long the watch of Nodes may take to show the taint.
 	taintUpdateTimeout = time.Minute
 )
@@ -84,6 +86,19 @@ func newRun(d *Drainer, t Target) (*run, error) {
 		observer: d.observer, target: r.target, policy: d.policy, waits: map[string]*podWait{},
 	}
 	return r, nil
+}
+
+// begin is watch, but not for too many nodes at once: the API server refuses lists that are more than it can queue. The
+// drain with the earliest deadline begins first.
+func (r *run) begin(ctx context.Context) error {
+	ending, end := context.WithDeadline(ctx, r.end())
+	defer end()
+	if r.drainer.starts.acquire(ending, r.waiter.deadline()) {
+		release := sync.OnceFunc(r.drainer.starts.release)
+		defer time.AfterFunc(longestStart, release).Stop()
+		defer release()
+	}
+	return r.watch(ctx)
 }
 
 // watch watches the pods of the node, and returns when they have been listed once, and the budgets as well if
