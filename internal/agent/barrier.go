@@ -87,8 +87,8 @@ func (b *markBarrier) cordon(ctx context.Context, do func() error) error {
 	return do()
 }
 
-// wait returns when no node that terminates now is left to be cordoned, or when that takes too long for a drain that has
-// to end by the deadline, or when ctx ends.
+// wait returns when no node that terminates now is left to be cordoned, or when that takes too long for a drain that
+// has to end by the deadline, or when ctx ends.
 func (b *markBarrier) wait(ctx context.Context, deadline time.Time) {
 	limit := time.Now().Add(min(burstLimit, time.Until(deadline)/burstPart))
 	b.waitForAnnounced(ctx)

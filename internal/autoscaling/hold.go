@@ -28,9 +28,9 @@ const (
 )
 
 // Hold runs work while it keeps the action pending, and returns work's error. It sends the first heartbeat at
-// once, and each further one when half of the hook's timeout has passed, or a while later if many actions are pending. If the group gives up on the
-// action first, the context of work ends with the cause ErrGone. Hold never completes the action, and sends
-// no heartbeat after work has returned.
+// once, and each further one when half of the hook's timeout has passed, or a while later if many actions are
+// pending. If the group gives up on the action first, the context of work ends with the cause ErrGone. Hold never
+// completes the action, and sends no heartbeat after work has returned.
 func (h *Hooks) Hold(ctx context.Context, a Action, work func(ctx context.Context) error) error {
 	h.held.Add(1)
 	defer h.held.Add(-1)
@@ -54,8 +54,8 @@ func hold(ctx context.Context, work, sendHeartbeats func(ctx context.Context) er
 	return work(ctx)
 }
 
-// sendHeartbeats returns nil when ctx ends, or ErrGone when the action has ended. The first heartbeat may wait for those
-// of other actions until the time; it may not if that is zero.
+// sendHeartbeats returns nil when ctx ends, or ErrGone when the action has ended. The first heartbeat may wait for
+// those of other actions until the time; it may not if that is zero.
 func (h *Hooks) sendHeartbeats(ctx context.Context, a Action, until time.Time) error {
 	pauses := retry.Backoff(firstRetry, longestRetry)
 	var doubted time.Time // since when no hook can hold the instance
@@ -89,8 +89,8 @@ func (h *Hooks) sendHeartbeats(ctx context.Context, a Action, until time.Time) e
 	}
 }
 
-// timing is that of the action's hook, or the shortest if that is not known. The group of an action that is not confirmed
-// may not exist: its hooks are not read for that.
+// timing is that of the action's hook, or the shortest if that is not known. The group of an action that is not
+// confirmed may not exist: its hooks are not read for that.
 func (h *Hooks) timing(ctx context.Context, a Action) Timing {
 	if !a.InTurn || h.hooks.has(a.Group) {
 		if own, err := h.Timing(ctx, a); err == nil {

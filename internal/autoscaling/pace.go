@@ -66,8 +66,8 @@ func newPace() *pace {
 	}
 }
 
-// wait returns nil when the call may be made. From the time until on it cannot wait any longer, and is urgent. The error
-// is the cause of ctx's end.
+// wait returns nil when the call may be made. From the time until on it cannot wait any longer, and is urgent. The
+// error is the cause of ctx's end.
 func (p *pace) wait(ctx context.Context, r rank, until time.Time) error {
 	left := time.Until(until)
 	if left <= 0 {
