@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -93,15 +94,16 @@ func (r *record) beginDrain(p plan) (n node.Node, w drainWork) {
 	if !p.late.Since.IsZero() {
 		n.Mark = p.late
 	}
+	latest := n.Mark.Since.Add(longestDrain)
 	for _, q := range s.reasons {
 		if s.awaitsDrain(q) {
-			w.event = q.Event
-			break
+			w.event, latest = cmp.Or(w.event, q.Event), earlier(latest, q.latest(r.policy))
 		}
 	}
 	w.run = &drainRun{deadline: p.drainBy, tighter: make(chan time.Time, 1)}
 	w.target = drain.Target{
-		Name: n.Name, UID: n.UID, Since: n.Mark.Since, Deadline: p.drainBy, Tighter: w.run.tighter,
+		Name: n.Name, UID: n.UID, Since: n.Mark.Since, Deadline: p.drainBy, Latest: latest,
+		Tighter:   w.run.tighter,
 		Untainted: !p.late.Since.IsZero() && s.node.Mark.Since.IsZero(),
 	}
 	if f := s.finished; f.uid == n.UID {

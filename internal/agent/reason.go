@@ -206,6 +206,22 @@ func (r *reason) drainBy(p policy) time.Time {
 	return laterOf(deadline, r.limit.known)
 }
 
+// longestDrain is the latest deadline that a person may ask for, after the cordon. No lifecycle hook waits for longer
+// (https://docs.aws.amazon.com/autoscaling/ec2/userguide/lifecycle-hooks.html).
+const longestDrain = 48 * time.Hour
+
+// latest returns by when the drain must end whatever a person asks for: AWS ends the instance then.
+func (r *reason) latest(p policy) time.Time {
+	latest := r.limit.known.Add(longestDrain)
+	if !r.limit.hook.IsZero() {
+		latest = r.limit.hook
+	}
+	if !r.Deadline.IsZero() {
+		latest = earlier(latest, r.Deadline.Add(-p.events.Margin))
+	}
+	return latest
+}
+
 // finishedDrain is the last drain of a node that has ended in this process.
 type finishedDrain struct {
 	uid    string    // of the Node

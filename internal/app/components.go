@@ -121,6 +121,7 @@ func drainEnvironment(cfg config.Agent, in Environment, nodes *node.Nodes) drain
 		Dead:        func(name string) bool { return node.IsDead(nodes, name) },
 		NodeUID:     func(name string) string { return node.UIDOf(nodes, name) },
 		Untainted:   func(name string) bool { return node.Untainted(nodes, name) },
+		Controls:    func(name string) drain.Controls { return drain.Controls(node.ControlsOf(nodes, name)) },
 		Leaving:     func() []string { return node.Leaving(nodes) },
 		Kinds: map[string]handover.Releaser{
 			handover.GateKind: handover.Gate{},

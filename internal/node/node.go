@@ -104,7 +104,8 @@ func newHandler(n *Nodes) cache.ResourceEventHandler {
 		}
 		n.patcher.observe(node)
 		close(*n.changed.Swap(new(make(chan struct{}))))
-		if last, ok := before.(*corev1.Node); !ok || last.UID != node.UID || readyStatus(last) != readyStatus(node) {
+		last, ok := before.(*corev1.Node)
+		if !ok || last.UID != node.UID || readyStatus(last) != readyStatus(node) || controlsOf(last) != controlsOf(node) {
 			n.changes(node.Name)
 		}
 	}
@@ -131,7 +132,7 @@ func newHandler(n *Nodes) cache.ResourceEventHandler {
 }
 
 // OnChange has f called with the name of each Node that registers while Run runs, also of one that replaces another one
-// of the name, that becomes Ready or not, or is deleted. It must be called before Run. f must not block.
+// of the name, that becomes Ready or not, whose Controls change, or that is deleted. It must be called before Run. f must not block.
 func (n *Nodes) OnChange(f func(name string)) { n.changes = f }
 
 // Run watches the Nodes of the cluster until ctx ends.
@@ -320,7 +321,7 @@ func trim(obj any, labels ...string) (any, error) {
 			CreationTimestamp: node.CreationTimestamp,
 			Labels:            only(node.Labels, append(labels, corev1.LabelNodeExcludeBalancers, computeType, nodePool)...),
 			Annotations: Annotations(node, Annotation, MaintenanceAnnotation, DrainRequestAnnotation, scaleDownDisabled,
-				ScaleDownOwner),
+				ScaleDownOwner, HoldAnnotation, DeadlineAnnotation, EndDrainAnnotation),
 		},
 		Spec: corev1.NodeSpec{
 			ProviderID: node.Spec.ProviderID, Taints: node.Spec.Taints, Unschedulable: node.Spec.Unschedulable,

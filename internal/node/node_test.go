@@ -353,12 +353,20 @@ func TestOnChange(t *testing.T) {
 			another(o)
 			o.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
 		}
+		held := func(o *corev1.Node) {
+			unknown(o)
+			o.Annotations = map[string]string{HoldAnnotation: "2026-11-28T16:00:00+01:00"}
+		}
+		heldOn := func(o *corev1.Node) {
+			held(o)
+			o.Labels = map[string]string{"a": "b"}
+		}
 		for i, step := range []struct {
 			change func(*corev1.Node) // nil: it is deleted
 			want   int
 		}{
 			{func(o *corev1.Node) { o.Labels = map[string]string{"a": "b"} }, 1}, // It has registered before.
-			{another, 2}, {unknown, 3}, {unknown, 3}, {nil, 4},
+			{another, 2}, {unknown, 3}, {unknown, 3}, {held, 4}, {heldOn, 4}, {nil, 5},
 		} {
 			if step.change == nil {
 				err = nodes.Delete(ctx, newNode().Name, metav1.DeleteOptions{})

@@ -277,6 +277,32 @@ func drainedMessage(r drain.Report) string {
 	return fmt.Sprintf("All %d pods have left the node", r.Total)
 }
 
+// DrainControlled records that a person has changed the drain of a node, or that what was asked for is wrong.
+func (o *Observer) DrainControlled(t drain.Target, c drain.Controls) {
+	var now []string
+	if c.HoldUntil.After(time.Now()) {
+		now = append(now, "no pod is evicted before "+c.HoldUntil.UTC().Format(time.RFC3339)+
+			" unless the deadline requires it")
+	}
+	if !c.Deadline.IsZero() {
+		now = append(now, "the deadline is "+t.Deadline.UTC().Format(time.RFC3339))
+	}
+	if c.EndNow {
+		now = append(now, "it ends at once, and leaves the pods that are left")
+	}
+	if len(now) == 0 {
+		now = append(now, "it continues as configured until "+t.Deadline.UTC().Format(time.RFC3339))
+	}
+	message := "The drain was changed by an annotation of the Node: " + strings.Join(now, "; ")
+	event := o.log.Info()
+	if c.Wrong != "" {
+		event, message = o.log.Warn(), message+". Ignored: "+c.Wrong
+	}
+	event.Str("node", t.Name).Time("hold_until", c.HoldUntil).Time("deadline", t.Deadline).Bool("ends_now", c.EndNow).
+		Str("ignored", c.Wrong).Msg("drain changed by an annotation")
+	o.events.OnNode(t.Name, t.UID, reasonControlled, message, c.Wrong != "")
+}
+
 // VolumesStillAttached records that the drain does not wait any longer for volumes to be detached.
 func (o *Observer) VolumesStillAttached(t drain.Target, volumes []string) {
 	o.log.Warn().Str("node", t.Name).Strs("volumes", volumes).Msg("volumes are still attached")

@@ -244,6 +244,13 @@ func drainFacts() []fact {
 		}},
 		{"EvictionRefused", func(r *recorder, s subject) { r.EvictionRefused(s.target, s.pod, drain.Blocked) }},
 		{"VolumesStillAttached", func(r *recorder, s subject) { r.VolumesStillAttached(s.target, []string{"pv-1", "pv-2"}) }},
+		{"DrainControlled, paused, with another deadline", func(r *recorder, s subject) {
+			r.DrainControlled(s.target, drain.Controls{HoldUntil: s.target.Deadline, Deadline: s.target.Deadline})
+		}},
+		{"DrainControlled, ended", func(r *recorder, s subject) { r.DrainControlled(s.target, drain.Controls{EndNow: true}) }},
+		{"DrainControlled, as before, with a mistake", func(r *recorder, s subject) {
+			r.DrainControlled(s.target, drain.Controls{Wrong: `node-drainer.io/hold is "soon"`})
+		}},
 		{"ConditionFailed", func(r *recorder, s subject) { r.ConditionFailed(s.node.Name, errOutage) }},
 	}
 }

@@ -91,6 +91,7 @@ const (
 	reasonReturned        = "PodsReturned"
 	reasonLost            = "NodeLost"
 	reasonVolumesLeft     = "VolumesLeftAttached"
+	reasonControlled      = "DrainChanged"
 	reasonUncordoned      = "Uncordoned"
 	reasonDrainPostponed  = "DrainPostponed"
 	reasonDrainCanceled   = "DrainCanceled"

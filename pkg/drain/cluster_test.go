@@ -54,6 +54,7 @@ type cluster struct {
 	putBack func(*corev1.Pod) *corev1.Pod
 	dead    atomic.Bool            // no kubelet answers
 	nodeUID atomic.Pointer[string] // of all Nodes; nil: the UID of the target
+	control atomic.Pointer[Controls]
 
 	kinds     map[string]handover.Releaser // of hand-overs
 	leaving   []string                     // nodes
@@ -175,7 +176,13 @@ func (c *cluster) launch(cfg Config) {
 			return "uid-" + node
 		},
 		Untainted: func(string) bool { return c.untainted.Load() },
-		Kinds:     c.kinds, Leaving: func() []string { return c.leaving }, Restarter: c.restarter,
+		Controls: func(string) Controls {
+			if given := c.control.Load(); given != nil {
+				return *given
+			}
+			return Controls{}
+		},
+		Kinds: c.kinds, Leaving: func() []string { return c.leaving }, Restarter: c.restarter,
 	}
 	if c.drainer, err = New(clusterClient{c.fake, c}, cfg, env, c); err != nil {
 		c.t.Fatal(err)

@@ -35,6 +35,8 @@ func Decide(s State, now, deadline time.Time, p Policy) Step {
 		d.consider(pod)
 	}
 	switch {
+	case d.EndNow:
+		d.step.Done = true
 	case d.step.Empty:
 		d.considerNode()
 	case d.schedule.isOver():
@@ -87,7 +89,7 @@ func (d *decision) consider(pod Pod) {
 	givenUp, asking := t.givenUp(pod), pendingHandOver{d, pod}
 	d.step.Empty = d.step.Empty && givenUp
 	switch {
-	case givenUp, t.isOver():
+	case givenUp, t.isOver(), d.EndNow:
 		d.wait(pod, d.reason(pod))
 	case t.awaitsResult(pod):
 		d.wait(pod, d.reason(pod), pod.Try.Next, t.stuckAt(pod))
@@ -137,6 +139,8 @@ func (d *decision) evict(pod Pod) {
 	reason, budget := d.budgets.blocking(pod)
 	unhealthyAt := t.unhealthyAt(pod)
 	switch {
+	case t.now.Before(d.HoldUntil):
+		d.wait(pod, Held, d.HoldUntil, d.earliestDeletion(pod), t.latestDeletion(pod))
 	case t.now.Before(t.firstEviction()):
 		d.wait(pod, EvictionDelayed, t.firstEviction(), d.earliestDeletion(pod), t.latestDeletion(pod))
 	case t.now.Before(pod.EvictAt):

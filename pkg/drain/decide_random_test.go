@@ -21,7 +21,10 @@ func oneOfThese[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from)
 // randomState returns a state of few pods and budgets, so that they meet in many ways.
 func randomState(r *rand.Rand, now time.Time) State {
 	near := func() time.Time { return now.Add(time.Duration(r.IntN(41)-20) * time.Second) }
-	s := State{Since: t0, Budgets: map[string]Budget{}, Unreachable: r.IntN(10) == 0}
+	s := State{Since: t0, Budgets: map[string]Budget{}, Unreachable: r.IntN(10) == 0, EndNow: r.IntN(40) == 0}
+	if r.IntN(8) == 0 {
+		s.HoldUntil = near().Add(time.Duration(r.IntN(10)) * time.Minute)
+	}
 	for _, name := range budgetNames {
 		s.Budgets[name] = randomBudget(r, near)
 	}

@@ -63,6 +63,8 @@ func violation(s State, step Step, now, deadline time.Time, policy Policy) strin
 func evictionViolation(s State, step Step, now, deadline time.Time, policy Policy) string {
 	for _, r := range step.Evict {
 		switch p := r.Pod; {
+		case now.Before(s.HoldUntil) && r.Kind != LastEviction:
+			return p.Name + " is evicted while the drain is held"
 		case !p.GraceEndsAt.IsZero():
 			return p.Name + " is evicted though it is terminating"
 		case len(p.Budgets) > 1:
@@ -213,6 +215,12 @@ func isAnnotated(h HandOver) bool {
 }
 
 func endViolation(s State, step Step, now, deadline time.Time, policy Policy) string {
+	if s.EndNow {
+		if !step.Done {
+			return "not done, although a person has ended the drain"
+		}
+		return ""
+	}
 	early, bound := now.Before(deadline), laterOf(laterOf(deadline, s.Started), s.GrantedUntil).Add(endMargin)
 	for _, p := range step.Left {
 		stuck := !p.GraceEndsAt.IsZero() && now.After(p.GraceEndsAt) && (s.Unreachable || p.Returned || policy.StuckAfter > 0)

@@ -31,21 +31,45 @@ type waiter struct {
 	name    string                    // of the node
 	end     atomic.Pointer[time.Time] // the deadline of the drain
 	changed chan struct{}             // receives when the drain may have something to do
+
+	// Of the goroutine of the drain:
+	given, latest time.Time // the deadline that it has without controls, and the latest that it can have
+	asked         time.Time // in place of the given one; zero if none is
 }
 
-func newWaiter(name string, deadline time.Time) *waiter {
-	w := &waiter{name: name, changed: make(chan struct{}, 1)}
-	w.end.Store(&deadline)
+func newWaiter(t Target) *waiter {
+	w := &waiter{
+		name: t.Name, changed: make(chan struct{}, 1), given: t.Deadline, latest: laterOf(t.Latest, t.Deadline),
+	}
+	w.end.Store(&t.Deadline)
 	return w
 }
 
 func (w *waiter) deadline() time.Time { return *w.end.Load() }
 
-// tighten brings the deadline forward. Only the goroutine of the drain calls it.
+// tighten brings the deadline forward, and the latest that it can have. Only the goroutine of the drain calls it.
 func (w *waiter) tighten(deadline time.Time) {
-	if !deadline.IsZero() && deadline.Before(w.deadline()) {
-		w.end.Store(&deadline)
+	if !deadline.IsZero() && deadline.Before(w.latest) {
+		w.given, w.latest = earliest(w.given, deadline), deadline
+		w.set()
 	}
+}
+
+// control has the drain end by the deadline that is asked for; zero is the given one. It reports whether that has changed
+// the deadline. Only the goroutine of the drain calls it.
+func (w *waiter) control(asked time.Time) (changed bool) {
+	before := w.deadline()
+	w.asked = asked
+	w.set()
+	return !w.deadline().Equal(before)
+}
+
+func (w *waiter) set() {
+	deadline := w.given
+	if !w.asked.IsZero() {
+		deadline = earliest(w.asked, w.latest)
+	}
+	w.end.Store(&deadline)
 }
 
 func (w *waiter) wakeUp() {

@@ -27,7 +27,7 @@ func newTracker(t testing.TB, pdbs ...*policyv1.PodDisruptionBudget) *pdbTracker
 }
 
 func drainUntil(name string, deadline time.Duration) *waiter {
-	return newWaiter(name, at(deadline))
+	return newWaiter(Target{Name: name, Deadline: at(deadline)})
 }
 
 // woken reports whether the drain was woken since the last call.

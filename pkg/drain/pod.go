@@ -40,13 +40,14 @@ const defaultGrace = corev1.DefaultTerminationGracePeriodSeconds * time.Second
 
 // Environment is what a Drainer must know about nodes and about its own process.
 type Environment struct {
-	Taint       corev1.Taint             // that a node has while it is drained
-	TaintValue  func(node string) string // its value on the node, which names the event; may be empty, or nil
-	Unreachable func(node string) bool   // reports whether the node is not Ready, or gone
-	Dead        func(node string) bool   // reports whether its kubelet does not answer, or the node is gone; may be nil
-	Untainted   func(node string) bool   // reports whether the watch shows the node without the taint
-	NodeUID     func(node string) string // of the Node that the watch shows; empty if it shows none; may be nil
-	Self        string                   // NAMESPACE/NAME of the pod of this process; empty outside a cluster
+	Taint       corev1.Taint               // that a node has while it is drained
+	TaintValue  func(node string) string   // its value on the node, which names the event; may be empty, or nil
+	Unreachable func(node string) bool     // reports whether the node is not Ready, or gone
+	Dead        func(node string) bool     // reports whether its kubelet does not answer, or the node is gone; may be nil
+	Untainted   func(node string) bool     // reports whether the watch shows the node without the taint
+	NodeUID     func(node string) string   // of the Node that the watch shows; empty if it shows none; may be nil
+	Controls    func(node string) Controls // that the watch shows; may be nil
+	Self        string                     // NAMESPACE/NAME of the pod of this process; empty outside a cluster
 
 	// Kinds ask pods before they are evicted, by the value of their annotation, and Leaving lists the nodes that are
 	// being drained or not Ready. Without Kinds no pod is asked.

@@ -19,6 +19,7 @@ type Observer interface {
 	HandOverEnded(t Target, h HandOverResult)             // once for each such pod, when it is removed
 	EvictionRefused(t Target, p Pod, o Outcome)           // of each failed attempt
 	VolumesStillAttached(t Target, volumes []string)      // when the time to wait for them was over
+	DrainControlled(t Target, c Controls)                 // a person has changed how the node is drained
 	KubernetesFailed(operation string, err error)         // the call is retried
 }
 
@@ -26,6 +27,8 @@ type Observer interface {
 type Target struct {
 	Name, UID       string
 	Since, Deadline time.Time // when the node was cordoned to be drained; by when it must be empty
+	// Latest is the latest deadline that a person may ask for; the Deadline if it is zero.
+	Latest time.Time
 	// Tighter delivers new deadlines during the drain. Those that are not earlier are ignored. It may be nil.
 	Tighter <-chan time.Time
 	// Earlier is what an earlier drain of the node knew, since it was cordoned last; nil if there was none.
@@ -64,7 +67,7 @@ type WaitCount struct {
 // WaitReasons lists the reasons that a WaitCount can have: all but Terminating and Requested.
 func WaitReasons() []WaitReason {
 	return []WaitReason{
-		BlockedByBudget, Misconfigured, RefusedByWebhook, OptedOut, WaitedFor, BackingOff, EvictionDelayed, LaterTier,
+		BlockedByBudget, Misconfigured, RefusedByWebhook, OptedOut, WaitedFor, BackingOff, EvictionDelayed, Held, LaterTier,
 		HandingOver, GroupBehind, Restarting, VolumesAttached, SchedulerBehind, Deregistering,
 	}
 }
@@ -87,6 +90,7 @@ func (w WaitCount) String() string {
 		OptedOut:        "have an annotation against eviction",
 		WaitedFor:       "may run until they finish",
 		EvictionDelayed: "are evicted when DRAIN_EVICTION_DELAY has passed",
+		Held:            "are held until the time that an annotation of the Node names",
 		LaterTier:       "are in a later tier",
 		HandingOver:     "hand over their leadership first",
 		GroupBehind:     "wait for other members of their group",

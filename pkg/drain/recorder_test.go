@@ -106,6 +106,10 @@ func (r *recorder) VolumesStillAttached(_ Target, volumes []string) {
 	r.record("volumes left: %v", volumes)
 }
 
+func (r *recorder) DrainControlled(t Target, c Controls) {
+	r.record("controlled: %v, deadline in %v, %v, %s", !c.HoldUntil.IsZero(), time.Until(t.Deadline), c.EndNow, c.Wrong)
+}
+
 func (r *recorder) KubernetesFailed(operation string, err error) {
 	r.record("failed %s: %v", operation, err)
 }

@@ -43,6 +43,7 @@ type run struct {
 	grantedUntil time.Time         // when the last grace period ends that was granted before the deadline
 	replaced     bool              // the API server has said that another Node has the name
 	deadSince    time.Time         // since when the drain knows that the kubelet is dead; zero if it is not
+	controls     Controls
 
 	selections  map[string]selection // of budgets, by UID of the pod
 	budgetsRead map[string]struct{}  // whose changes wake this drain
@@ -67,7 +68,7 @@ func newRun(d *Drainer, t Target) (*run, error) {
 	}
 	r := &run{
 		drainer: d, node: t, started: time.Now(), cancel: func() {}, unsubscribe: func() {},
-		waiter:     newWaiter(t.Name, t.Deadline),
+		waiter:     newWaiter(t),
 		selections: map[string]selection{}, budgetsRead: map[string]struct{}{},
 		owners: t.Earlier.clone(), tierSince: map[int]time.Time{},
 		volumes: &nodeVolumes{tracker: d.volumes, drainer: d, node: t.Name, bound: map[string]string{}},
@@ -179,7 +180,9 @@ func (r *run) target() Target {
 
 // decide returns the next step, given the pods on the node.
 func (r *run) decide(ctx context.Context, records []*record) Step {
+	r.readControls()
 	s := State{
+		HoldUntil: r.controls.HoldUntil, EndNow: r.controls.EndNow,
 		Since: r.node.Since, Started: r.started, EmptyAt: r.volumes.emptyAt,
 		Unreachable: r.drainer.rules.Unreachable(r.node.Name), DeadSince: r.observeKubelet(), TierSince: r.tierSince,
 		Budgets: map[string]Budget{}, SchedulerWait: r.drainer.delay.wait(), TurnsTaken: map[string]bool{},
@@ -252,7 +255,7 @@ func (r *run) endsUnverified(ctx context.Context) bool {
 }
 
 // isOver reports whether the drain ends now, whatever is left.
-func (r *run) isOver() bool { return !time.Now().Before(r.end()) }
+func (r *run) isOver() bool { return r.controls.EndNow || !time.Now().Before(r.end()) }
 
 // observeKubelet returns since when the drain knows that the kubelet of the node is dead; zero if it is not.
 func (r *run) observeKubelet() time.Time {

@@ -19,6 +19,8 @@ type State struct {
 	// GrantedUntil is when the last grace period ends that the drain has granted to a pod that is left, before its
 	// deadline; zero if it has granted none.
 	GrantedUntil time.Time
+	HoldUntil    time.Time // no pod is evicted before, unless the deadline requires it; zero is no pause
+	EndNow       bool      // the drain ends, whatever is left
 	// TurnsTaken are the namespaces of which another pod is asked, or evicted after that. It may be on another node.
 	TurnsTaken map[string]bool
 }
@@ -233,6 +235,7 @@ const (
 	BackingOff       WaitReason = "backing-off"          // the API server was busy or refused
 	RefusedByWebhook WaitReason = "refused-by-webhook"   // an admission webhook refuses the eviction, or fails
 	EvictionDelayed  WaitReason = "eviction-delayed"     // the configured time since the taint has not passed
+	Held             WaitReason = "held"                 // a person has paused the drain
 	LaterTier        WaitReason = "later-tier"           // pods of an earlier tier are left
 	HandingOver      WaitReason = "handing-over"         // its annotation says to ask it first, and it may not go yet
 	Restarting       WaitReason = "restarting"           // a rolling restart of its Deployment has not replaced it yet

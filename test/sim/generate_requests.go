@@ -9,8 +9,8 @@ import (
 // requestGenerator makes what asks for drains of nodes whose instances stay.
 type requestGenerator struct{ *generator }
 
-// all adds the annotation that asks for the drain of a node to a quarter of all worlds, and alarms to another. It
-// delays the evictions of some installs.
+// all adds the annotation that asks for the drain of a node to a quarter of all worlds, alarms to another, and those that
+// change a drain to a third one. It delays the evictions of some installs.
 func (g requestGenerator) all() {
 	for i := range g.spec.Clusters {
 		for k := range g.spec.Clusters[i].Installs {
@@ -29,6 +29,10 @@ func (g requestGenerator) all() {
 			g.set("EVENT_ALARM_MAX_PER_HOUR", "1", "2")
 		}
 		g.add("alarm")
+	}
+	g.Rand = rand.New(rand.NewPCG(g.spec.Seed, 18))
+	if g.chance(4) {
+		g.add(oneOf(g.generator, "hold", "extend"))
 	}
 	slices.SortStableFunc(g.spec.Steps, func(a, b Step) int { return int(a.At - b.At) })
 }

@@ -64,6 +64,7 @@ func (j *judge) all() []Violation {
 	}
 	hooks.onlyOwnHooks()
 	pods.rightNode()
+	pods.holdsKept()
 	boundJudge{pods}.all()
 	pods.budgetsKept()
 	pods.podsTold()

@@ -239,7 +239,9 @@ func drainIsDue(j *judge, c *cluster, h Hook, a awsim.Action, m marking) bool {
 		return !t.ends.IsZero() && due.Before(a.ClosedAt)
 	})
 	hook := a.StartedAt.Add(j.configs[h.Install].Drain.Timeout - time.Minute)
-	return m.isDue(a.ClosedAt) || announced && isAfterOutage(m.from) ||
+	asked := askedDeadline(nodeAt(&c.changes, a.InstanceID, a.ClosedAt))
+	isAsked := !asked.IsZero() && asked.Before(a.ClosedAt.Add(time.Minute))
+	return isAsked || m.isDue(a.ClosedAt) || announced && isAfterOutage(m.from) ||
 		(announced || hook.Before(a.ClosedAt)) && isAfterOutage(a.ClosedAt)
 }
 

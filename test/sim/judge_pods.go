@@ -48,6 +48,39 @@ func (j podJudge) wrongNode(r removal, m *machine) string {
 	return ""
 }
 
+// holdsKept: while a person has paused a drain, no pod is evicted in its first half. In the second one the deadline may
+// require it.
+func (j podJudge) holdsKept() {
+	for _, r := range j.facts.removals {
+		id := r.pod.Spec.NodeName
+		if !r.OK() || id == "" || r.pod.DeletionTimestamp != nil {
+			continue
+		}
+		m, marked := markAt(j.markings[r.cluster.Name], id, r.At)
+		half := m.from.Add(j.deadlineOf(r, m).Sub(m.from)/2 - 2*time.Second)
+		then := nodeAt(&r.cluster.changes, id, j.lastSeen(r))
+		if now := nodeAt(&r.cluster.changes, id, r.At); marked && r.At.Before(half) && then != nil && now != nil &&
+			heldUntil(then).After(r.At) && heldUntil(now).After(r.At) {
+			j.violate("holds kept", r.At, "%s removed pod %s although the drain of %s is held", r.Client, r.pod.Name, id)
+		}
+	}
+}
+
+// heldUntil returns until when a person has paused the drain of the node; zero if nobody has.
+func heldUntil(n *corev1.Node) time.Time {
+	until, _ := time.Parse(time.RFC3339, n.Annotations[node.HoldAnnotation])
+	return until
+}
+
+// askedDeadline returns the deadline that a person has asked for; zero if nobody has.
+func askedDeadline(n *corev1.Node) time.Time {
+	if n == nil {
+		return time.Time{}
+	}
+	deadline, _ := time.Parse(time.RFC3339, n.Annotations[node.DeadlineAnnotation])
+	return deadline
+}
+
 // lastSeen is until when the agent has seen what happened to Nodes before it removed a pod. After an outage client-go
 // may wait for up to a minute before it watches again.
 func (j podJudge) lastSeen(r removal) time.Time {
@@ -141,7 +174,7 @@ func (j podJudge) judgeTime(r removal) {
 	case r.At.Before(half):
 		j.violate("budgets kept", r.At, "%s deleted pod %s %v before the second half of the drain", r.Client, r.pod.Name,
 			half.Sub(r.At))
-	case j.isEarlyForMaintenance(r, m):
+	case j.isEarlyForMaintenance(r, m) && askedDeadline(nodeAt(&r.cluster.changes, id, r.At)).IsZero():
 		j.violate("budgets kept", r.At, "%s deleted pod %s long before the maintenance of %s", r.Client, r.pod.Name, id)
 	}
 }
@@ -160,6 +193,7 @@ func (j podJudge) deadlineOf(r removal, m marking) time.Time {
 	if overlap(j.outages(r.Client, r.cluster), r.At.Add(-time.Minute), r.At) > 0 {
 		deadlines = append(deadlines, unmarkedDeadlines(j, r, m)...)
 	}
+	deadlines = append(deadlines, askedDeadline(nodeAt(&r.cluster.changes, m.node, r.At)))
 	deadlines = slices.DeleteFunc(deadlines, time.Time.IsZero)
 	return slices.MinFunc(append(deadlines, m.mark.Deadline), time.Time.Compare)
 }

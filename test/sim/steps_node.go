@@ -12,7 +12,7 @@ import (
 	"github.com/node-drainer/node-drainer/test/sim/kube"
 )
 
-// nodeEvents are steps by which somebody cordons a node, or asks for its drain.
+// nodeEvents are steps by which somebody cordons a node, asks for its drain, or changes that.
 type nodeEvents struct{ *world }
 
 func (w nodeEvents) change(id string, s Step) error {
@@ -28,6 +28,24 @@ func (w nodeEvents) change(id string, s Step) error {
 		w.alarm(id, s)
 	case "cordon":
 		w.cordon(id)
+	case "hold":
+		return w.control(id, node.HoldAnnotation, s.For)
+	case "extend":
+		return w.control(id, node.DeadlineAnnotation, s.For)
+	}
+	return nil
+}
+
+// control changes how a node is drained: it pauses its drain for a time, or has it end after that.
+func (w nodeEvents) control(id, annotation string, during time.Duration) error {
+	found := kube.Update(w.machines.find(id).cluster.server, nodeName(id), func(n *corev1.Node) {
+		if n.Annotations == nil {
+			n.Annotations = map[string]string{}
+		}
+		n.Annotations[annotation] = time.Now().Add(during).UTC().Format(time.RFC3339)
+	})
+	if !found {
+		return errors.New("the node is gone")
 	}
 	return nil
 }
