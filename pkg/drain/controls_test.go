@@ -12,13 +12,14 @@ func TestDecideHeld(t *testing.T) {
 	until := func(end time.Duration) given {
 		return given{
 			policy: func(p *Policy) { p.HandOverTimeout = m },
-			state:  func(s *State) { s.HoldUntil = at(end) },
+			state:  func(s *State) { s.HoldUntil, s.TierSince = at(end), map[int]time.Time{0: t0} },
 		}
 	}
 	until(2*m).expect(t, "no pod is evicted, asked or restarted", m,
 		"wait a held, b held, c held; again 2m0s", pod("a"), pod("b", annotated()), pod("c", restarts()))
 	until(2*m).expect(t, "after the pause", 2*m, "evict a", pod("a"))
 	until(2*m).expect(t, "a terminating pod is waited for", m, "wait a terminating; again 10m0s", pod("a", terminating(90*s)))
+	until(2*m).expect(t, "a pod that would return waits, too", 119*s, "wait a held; again 2m0s", pod("a", func(p *Pod) { p.Brief = true }))
 	until(time.Hour).expect(t, "a pod that must be removed is removed", 9*m, "evict a in 1m0s", pod("a", grace(m)))
 	ends := given{state: func(s *State) { s.EndNow = true }}
 	ends.expect(t, "a drain that a person ends leaves all pods", m, "wait a blocked-by-budget x/none, b terminating; done",

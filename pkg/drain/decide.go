@@ -12,6 +12,7 @@ func Decide(s State, now, deadline time.Time, p Policy) Step {
 	d := decision{
 		State: s, schedule: schedule{
 			now: now, since: s.Since, deadline: deadline, started: s.Started, grantedUntil: s.GrantedUntil,
+			holdUntil:   s.HoldUntil,
 			unreachable: s.Unreachable,
 			deadSince:   s.DeadSince, tierSince: s.TierSince, policy: p,
 		},

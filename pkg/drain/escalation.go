@@ -32,6 +32,7 @@ const urgent = 3 * time.Minute
 // schedule computes the instants that matter to a pod. A zero instant is never.
 type schedule struct {
 	now, since, deadline, started, grantedUntil time.Time
+	holdUntil                                   time.Time
 	unreachable                                 bool
 	deadSince                                   time.Time
 	tierSince                                   map[int]time.Time
@@ -87,7 +88,7 @@ func (t *schedule) briefEnd(pod Pod) time.Time {
 	if pod.Unmounts {
 		start = start.Add(t.policy.VolumeTimeout)
 	}
-	return laterOf(start, t.firstEviction()).Add(briefWait)
+	return laterOf(laterOf(start, t.firstEviction()), t.holdUntil).Add(briefWait)
 }
 
 func (t *schedule) isStuck(pod Pod) bool {

@@ -214,10 +214,10 @@ func (f *fixture) setAddress(pod, ip string) {
 	}))
 }
 
-// waitEventText waits until an Event with the reason contains the text.
+// waitEventText waits until an Event with the reason, about an object of this test, contains the text.
 func (f *fixture) waitEventText(reason, text string) {
 	f.t.Helper()
-	events := f.cluster.Client().CoreV1().Events(f.namespace)
+	events := f.cluster.Client().CoreV1().Events("")
 	eventually(f.t, waitTimeout, func() string {
 		list, err := events.List(context.WithoutCancel(f.ctx), metav1.ListOptions{FieldSelector: "reason=" + reason})
 		if err != nil {
@@ -225,6 +225,9 @@ func (f *fixture) waitEventText(reason, text string) {
 		}
 		var messages []string
 		for _, e := range list.Items {
+			if about := e.InvolvedObject; about.Namespace != f.namespace && !f.nodes[about.Name] {
+				continue
+			}
 			if strings.Contains(e.Message, text) {
 				return ""
 			}

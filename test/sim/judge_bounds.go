@@ -108,11 +108,7 @@ func (j boundJudge) drainDue(c *cluster, h Hook, a awsim.Action, closed time.Tim
 			}
 		}
 	}
-	for _, change := range c.of("nodes") {
-		if n, ok := change.New.(*corev1.Node); ok && n.Name == a.InstanceID {
-			due = latest(due, askedDeadline(n))
-		}
-	}
+	due = latest(due, latestAsked(c, a.InstanceID))
 	if due.IsZero() {
 		cfg := j.configs[h.Install]
 		due = a.StartedAt.Add(cfg.Drain.Timeout + cfg.Node.RegistrationTimeout)

@@ -46,7 +46,7 @@ func (j hookJudge) isCompleted(c *cluster, h Hook, a awsim.Action) {
 		closed = time.Now()
 	}
 	out := overlap(j.outages(h.Install, c, isDescription, isAdmission), a.StartedAt, closed)
-	limit := j.limit(h, a)
+	limit := max(j.limit(h, a), latestAsked(c, a.InstanceID).Sub(a.StartedAt))
 	switch took := closed.Sub(a.StartedAt); {
 	case a.ClosedAt.IsZero():
 		j.violate("hook completed", closed, "hook %s of %s is still open after %v", a.Hook, a.InstanceID, took)

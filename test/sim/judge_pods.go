@@ -72,6 +72,16 @@ func heldUntil(n *corev1.Node) time.Time {
 	return until
 }
 
+// latestAsked returns the latest deadline that a person has ever asked for; zero if nobody has.
+func latestAsked(c *cluster, id string) (deadline time.Time) {
+	for _, change := range c.of("nodes") {
+		if n, ok := change.New.(*corev1.Node); ok && n.Name == id {
+			deadline = latest(deadline, askedDeadline(n))
+		}
+	}
+	return deadline
+}
+
 // askedDeadline returns the deadline that a person has asked for; zero if nobody has.
 func askedDeadline(n *corev1.Node) time.Time {
 	if n == nil {

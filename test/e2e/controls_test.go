@@ -1,0 +1,81 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/node-drainer/node-drainer/internal/node"
+	"github.com/node-drainer/node-drainer/test/awsim"
+	"github.com/node-drainer/node-drainer/test/cluster"
+)
+
+// annotate sets an annotation of the node, as who is on call does.
+func (f *fixture) annotate(name, key, value string) {
+	f.t.Helper()
+	f.change(name, func(n *corev1.Node) { n.Annotations[key] = value })
+}
+
+// TestControlsOfADrain: who is on call pauses the drain of a node, gives it another deadline, or ends it, and sees what
+// has changed.
+func TestControlsOfADrain(t *testing.T) {
+	t.Parallel()
+	in := func(d time.Duration) string { return time.Now().Add(d).UTC().Format(time.RFC3339) }
+	t.Run("hold", func(t *testing.T) {
+		t.Parallel()
+		f := newFixtureWithHook(t)
+		name, instance := f.node()
+		f.node()
+		f.deploy("api", name, 2, cluster.Pods{})
+		f.annotate(name, node.HoldAnnotation, in(time.Hour))
+		agent := f.startAgent()
+		f.terminate(instance)
+		f.waitEventText("DrainChanged", "no pod is evicted before")
+		f.triggerNodes(nil, `2 are held until the time that an annotation of the Node names`)
+		f.assertHeld()
+		if evicted := f.evicted(); len(evicted) > 0 {
+			t.Errorf("%v were evicted", evicted)
+		}
+		f.annotate(name, node.HoldAnnotation, "") // a mistake, which pauses nothing
+		agent.waitLog("termination ended", "outcome", "drained")
+		f.waitEventText("DrainChanged", `node-drainer.io/hold is ""`)
+	})
+	t.Run("deadline", func(t *testing.T) {
+		t.Parallel()
+		f := newFixtureWithHook(t)
+		name, instance := f.node()
+		f.node()
+		f.deploy("api", name, 1, cluster.Pods{Stop: time.Second, GracePeriod: 5 * time.Second})
+		f.must(f.cluster.MaxUnavailable(f.ctx, f.namespace, "api", "0"))
+		agent := f.startAgent("DRAIN_TIMEOUT=10m")
+		f.terminate(instance)
+		agent.waitLog("eviction blocked")
+		f.annotate(name, node.DeadlineAnnotation, in(15*time.Second))
+		agent.waitLog("termination ended", "outcome", "drained")
+		f.assertEndsBy(instance, 2*time.Minute)
+		f.waitEventText("DrainChanged", "the deadline is ")
+	})
+	t.Run("end", func(t *testing.T) {
+		t.Parallel()
+		f := newFixtureWithHook(t)
+		f.mayKill = true
+		name, instance := f.node()
+		f.node()
+		f.deploy("api", name, 1, cluster.Pods{})
+		f.must(f.cluster.MaxUnavailable(f.ctx, f.namespace, "api", "0"))
+		agent := f.startAgent("DRAIN_TIMEOUT=10m")
+		complete := f.aws.Inject(awsim.Fault{Action: "CompleteLifecycleAction", Code: "Throttling"})
+		f.terminate(instance)
+		agent.waitLog("eviction blocked")
+		f.annotate(name, node.EndDrainAnnotation, instance)
+		agent.waitLog("drain ended with pods left on the node", "node", name)
+		f.waitEventText("DrainChanged", "it ends at once")
+		f.waitEvent("PodsLeftBehind")
+		complete()
+		agent.waitLog("termination ended", "outcome", "left-behind")
+		f.assertEndsBy(instance, 2*time.Minute)
+	})
+}
