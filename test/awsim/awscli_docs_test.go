@@ -36,7 +36,7 @@ func TestTheAWSCommands(t *testing.T) {
 		"docs/events.md":     (*shownPage).isSetUp,
 		"docs/install.md":    (*shownPage).hasNoHook,
 		"docs/launching.md":  (*shownPage).launches,
-		"docs/operations.md": (*shownPage).isCompleted,
+		"docs/runbook.md":    (*shownPage).isCompleted,
 		"docs/trigger.md":    (*shownPage).hasAWave,
 	}
 	for page, text := range docs.Pages(t) {
@@ -92,7 +92,7 @@ func newShownPage(t *testing.T, page string) *shownPage {
 	do(t, groupClient(t, s).SuspendProcesses, &autoscaling.SuspendProcessesInput{
 		AutoScalingGroupName: new(groupName), ScalingProcesses: []string{"AZRebalance"},
 	})
-	if page == "docs/operations.md" { // A drain hangs.
+	if page == "docs/runbook.md" { // A node does not go away.
 		p.terminate()
 	}
 	p.prepareShell()

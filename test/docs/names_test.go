@@ -228,12 +228,12 @@ func TestEveryNameOfOursExists(t *testing.T) {
 	assertExist(t, "name", there, func(_, text, _ string) set { return find(text, name) })
 }
 
-// TestEveryMetricExists: a metric or an alert that a page names is explained in docs/operations.md, which
-// internal/observe holds to the code.
+// TestEveryMetricExists: a metric or an alert that a page names is explained in docs/reference.md, which
+// internal/observe generates.
 func TestEveryMetricExists(t *testing.T) {
 	t.Parallel()
-	operations := Pages(t)["docs/operations.md"]
-	explained := find(operations, "(?m)^\\| `(node_drainer_\\w+)` \\|").and(find(operations, `\b(NodeDrainer\w+)\b`))
+	reference := Pages(t)["docs/reference.md"]
+	explained := find(reference, "(?m)^\\| `(node_drainer_\\w+)` \\|").and(find(reference, `\[(NodeDrainer\w+)\]`))
 	assertExist(t, "metric or alert", explained, func(_, text, _ string) set {
 		return find(text, `\b(node_drainer_\w*?[a-z]|NodeDrainer\w+)(?:_bucket)?\b`)
 	})
