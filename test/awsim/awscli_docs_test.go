@@ -32,12 +32,12 @@ const (
 func TestTheAWSCommands(t *testing.T) {
 	t.Parallel()
 	results := map[string]func(p *shownPage){
-		"README.md":          (*shownPage).waitsForTheAgent,
-		"docs/events.md":     (*shownPage).isSetUp,
-		"docs/install.md":    (*shownPage).hasNoHook,
-		"docs/launching.md":  (*shownPage).launches,
-		"docs/runbook.md":    (*shownPage).isCompleted,
-		"docs/trigger.md":    (*shownPage).hasAWave,
+		"README.md":         (*shownPage).waitsForTheAgent,
+		"docs/events.md":    (*shownPage).isSetUp,
+		"docs/install.md":   (*shownPage).hasNoHook,
+		"docs/launching.md": (*shownPage).launches,
+		"docs/runbook.md":   (*shownPage).isCompleted,
+		"docs/trigger.md":   (*shownPage).hasAWave,
 	}
 	for page, text := range docs.Pages(t) {
 		var scripts []string
