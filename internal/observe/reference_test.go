@@ -129,14 +129,16 @@ func alertsReference(t *testing.T) string {
 	return b.String()
 }
 
-// eventsReference has an example of each Event, which is the first of testdata/facts.txt for its reason and object.
+// eventsReference has an example of each Event, which is the first of testdata/facts.txt for its reason.
 func eventsReference(t *testing.T) string {
 	t.Helper()
-	rows := map[string]string{}
+	objects, rows := map[string][]string{}, map[string]string{}
 	add := func(object, reason, warning, message string) {
-		kind := map[string]string{"true": "Warning", "false": "Normal"}[warning]
-		if key := reason + object; rows[key] == "" {
-			rows[key] = fmt.Sprintf("| `%s` | %s | %s | %s |\n", reason, object, kind, cell(message))
+		if kind := map[string]string{"true": "Warning", "false": "Normal"}[warning]; rows[reason] == "" {
+			rows[reason] = fmt.Sprintf("%s | %s |\n", kind, cell(message))
+		}
+		if !slices.Contains(objects[reason], object) {
+			objects[reason] = append(objects[reason], object)
 		}
 	}
 	line := regexp.MustCompile(`(?m)^event (node|pod) \S+ \S+ (\w+) warning=(\w+): (.*)$`)
@@ -154,8 +156,8 @@ func eventsReference(t *testing.T) string {
 	var b strings.Builder
 	b.WriteString("\n## Events\n\n[Draining](draining.md), [launching](launching.md) and [trigger](trigger.md) explain them.\n\n" +
 		"| Reason | On a | Type | Example |\n| --- | --- | --- | --- |\n")
-	for _, key := range slices.Sorted(maps.Keys(rows)) {
-		b.WriteString(rows[key])
+	for _, reason := range slices.Sorted(maps.Keys(rows)) {
+		fmt.Fprintf(&b, "| `%s` | %s | %s", reason, strings.Join(slices.Sorted(slices.Values(objects[reason])), ", "), rows[reason])
 	}
 	return b.String()
 }
