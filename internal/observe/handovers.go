@@ -24,8 +24,7 @@ func newHandOverMetrics(r promauto.Factory) handOverMetrics {
 	m := handOverMetrics{
 		handOvers: r.NewCounterVec(prometheus.CounterOpts{
 			Namespace: namespace, Name: "hand_overs_total",
-			Help: "Pods that were asked before their eviction, or should have been, by kind and " +
-				"result: the last answer, if their time was up.",
+			Help: "Pods that were asked before their eviction, or should have been, by kind and result.",
 		}, []string{"kind", "outcome"}),
 		handOverTook: histogram(r, "hand_over_seconds", "Time from the first call to a pod until its eviction.",
 			0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900, 1800),

@@ -22,7 +22,7 @@ import (
 //go:generate go test -run ^TestReferencePage$ . -update
 
 // TestReferencePage: docs/reference.md has every metric, outcome, alert, Event and warning. What outcomes and warnings mean
-// is in testdata/meanings.txt.
+// is in testdata/meanings.txt, with what the help of a metric does not say.
 func TestReferencePage(t *testing.T) {
 	const file = "../../docs/reference.md"
 	page := "# Metrics, alerts and Events\n\n" +
@@ -56,7 +56,12 @@ func metricsReference(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
 	b.WriteString("\n## Metrics\n\n| Metric | Type | Labels | Meaning |\n| --- | --- | --- | --- |\n")
-	own := ownMetrics(t)
+	own, more := ownMetrics(t), meanings(t, "Metrics")
+	for metric := range more {
+		if own[metric].help == "" {
+			t.Errorf("meanings.txt explains the unknown metric %s", metric)
+		}
+	}
 	for _, metric := range slices.Sorted(maps.Keys(own)) {
 		m := own[metric]
 		var labels []string
@@ -67,7 +72,7 @@ func metricsReference(t *testing.T) string {
 			}
 			labels = append(labels, label)
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", metric, m.kind, strings.Join(labels, "; "), cell(m.help))
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", metric, m.kind, strings.Join(labels, "; "), cell(m.help+" "+more[metric]))
 	}
 	return b.String()
 }
