@@ -39,7 +39,7 @@ type Agent struct {
 
 	ResyncInterval       time.Duration `env:"RESYNC_INTERVAL" envDefault:"3m" min:"1s" max:"1h" help:"Interval between two resyncs, which look at all instances of the cluster's groups for terminations and launches without a message, and for marked nodes whose instance is not terminated."`
 	AutoscalerDeployment string        `env:"AUTOSCALER_DEPLOYMENT" envDefault:"" help:"Deployment of the Cluster Autoscaler, NAMESPACE/NAME. A resync scales it back if a trigger that has paused it was killed (--pause-autoscaler). Empty: the agent looks at none."`
-	DryRun               bool          `env:"DRY_RUN" envDefault:"false" help:"Whether the agent only reads, decides, logs and counts, and changes nothing: no node, no pod, no lifecycle action. Messages stay in flight until the agent stops, and then return to the queue, so use a separate queue for a dry run."`
+	DryRun               bool          `env:"DRY_RUN" envDefault:"false" help:"Whether the agent only reads, decides and logs, and changes nothing. Messages stay in flight until it stops, so use a separate queue."`
 
 	Queue  queue.Config       `envPrefix:"QUEUE_"`
 	Event  event.Config       `envPrefix:"EVENT_"`

@@ -23,8 +23,8 @@ type Config struct {
 	TaintEffect         string        `env:"TAINT_EFFECT" envDefault:"NoSchedule" values:"NoSchedule,PreferNoSchedule,NoExecute" help:"Effect of that taint: NoSchedule, PreferNoSchedule, or NoExecute. With NoExecute Kubernetes deletes pods at once and ignores PodDisruptionBudgets."`
 	Cordon              bool          `env:"CORDON" envDefault:"true" help:"Make the node unschedulable as well, which also keeps away pods that tolerate the taint of the agent but not node.kubernetes.io/unschedulable. Required if NODE_TAINT_EFFECT is PreferNoSchedule."`
 	ExcludeFromLB       string        `env:"EXCLUDE_FROM_LOAD_BALANCERS" envDefault:"early" values:"early,late,off" help:"When the label node.kubernetes.io/exclude-from-external-load-balancers is added to the node: early (with the taint), late (when the node is drained), or off."`
-	Selector            string        `env:"SELECTOR" envDefault:"" help:"Label selector of the Nodes that this agent manages, for example topology.kubernetes.io/region=eu-central-1. Empty selects all. Set it if the nodes of the cluster are in several AWS accounts or Regions, each of which has its own agent. The agent touches neither other Nodes nor their lifecycle hooks."`
-	RegistrationTimeout time.Duration `env:"REGISTRATION_TIMEOUT" envDefault:"5m" min:"0s" max:"1h" help:"How long the hook of a terminating instance of this cluster is held, or a notice of EC2 for any instance is kept, if no node has registered for it. The node may register late and run pods."`
+	Selector            string        `env:"SELECTOR" envDefault:"" help:"Label selector of the Nodes that this agent manages, for example topology.kubernetes.io/region=eu-central-1. Empty selects all. Set it if the nodes of the cluster are in several AWS accounts or Regions, each with its own agent."`
+	RegistrationTimeout time.Duration `env:"REGISTRATION_TIMEOUT" envDefault:"5m" min:"0s" max:"1h" help:"How long the hook of a terminating instance of this cluster is held, or a notice is kept, if no node has registered for it."`
 }
 
 // Validate returns everything that is wrong with the configuration, except for what the tags of its fields

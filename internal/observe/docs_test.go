@@ -102,34 +102,6 @@ func ownMetrics(t *testing.T) map[string]metric {
 	return own
 }
 
-// TestDocumentedMetrics: docs/operations.md has a row for each metric, with its type, its label and all values of the
-// label, and no other rows.
-func TestDocumentedMetrics(t *testing.T) {
-	own, section := ownMetrics(t), sectionOf(read(t, "../../docs/operations.md"), "Metrics")
-	if listed := find(section, "(?m)^\\| `(node_drainer_\\w+)` \\|"); !slices.Equal(listed, slices.Sorted(maps.Keys(own))) {
-		t.Errorf("docs/operations.md lists %q, there are %q", listed, slices.Sorted(maps.Keys(own)))
-	}
-	for name, m := range own {
-		label := ""
-		for _, l := range slices.Sorted(maps.Keys(m.labels)) {
-			label += "`" + l + "` "
-		}
-		_, row, there := strings.Cut(section, "\n| `"+name+"` | "+m.kind+" | "+label+"|")
-		if !there {
-			t.Errorf("docs/operations.md has no row of the %s %s with the label %s", m.kind, name, label)
-		}
-		if name == "node_drainer_terminations_total" { // TestDocumentedOutcomes
-			continue
-		}
-		row, _, _ = strings.Cut(row, "\n")
-		for _, value := range slices.Concat(slices.Collect(maps.Values(m.labels))...) {
-			if !strings.Contains(row, "`"+value+"`") {
-				t.Errorf("docs/operations.md does not name the value %s in the row of %s", value, name)
-			}
-		}
-	}
-}
-
 // TestMetricsExist: each metric in the docs, the alerts and the dashboard exists, and so does each value of a label that
 // an expression selects.
 func TestMetricsExist(t *testing.T) {
@@ -171,7 +143,7 @@ func TestMetricsExist(t *testing.T) {
 // alertsFile contains the alerts, as Prometheus rules.
 const alertsFile = "../../charts/node-drainer/files/alerts.yaml"
 
-// TestDocumentedAlerts: each alert has a severity, a summary, a description and a section in docs/operations.md, to
+// TestDocumentedAlerts: each alert has a severity, a summary, a description and a section in docs/runbook.md, to
 // which it links; there are no other sections.
 func TestDocumentedAlerts(t *testing.T) {
 	var file struct {
@@ -185,7 +157,7 @@ func TestDocumentedAlerts(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(read(t, alertsFile)), &file); err != nil {
 		t.Fatal(err)
 	}
-	section := sectionOf(read(t, "../../docs/operations.md"), "Alerts")
+	section := sectionOf(read(t, "../../docs/runbook.md"), "Alerts")
 	jobs := regexp.MustCompile(`job="node-drainer(-watch)?"`)
 	var rules []string
 	for _, group := range file.Groups {
@@ -196,14 +168,14 @@ func TestDocumentedAlerts(t *testing.T) {
 				began += ", after " + strings.TrimSuffix(r.For, "m") + " minutes"
 			}
 			if want := "\n### " + r.Alert + "\n\n" + began + ". "; !strings.Contains(section, want) {
-				t.Errorf("docs/operations.md does not say %q", want)
+				t.Errorf("docs/runbook.md does not say %q", want)
 			}
 			for _, name := range []string{"summary", "description"} {
 				if text := r.Annotations[name]; !strings.HasSuffix(text, ".") {
 					t.Errorf("%s: the %s is not a sentence: %q", r.Alert, name, text)
 				}
 			}
-			page := "https://github.com/node-drainer/node-drainer/blob/main/docs/operations.md#"
+			page := "https://github.com/node-drainer/node-drainer/blob/main/docs/runbook.md#"
 			if want := page + strings.ToLower(r.Alert); r.Annotations["runbook_url"] != want {
 				t.Errorf("%s links to %s, not to %s", r.Alert, r.Annotations["runbook_url"], want)
 			}
@@ -213,27 +185,15 @@ func TestDocumentedAlerts(t *testing.T) {
 		}
 	}
 	if listed := find(section, `(?m)^### (\w+)$`); len(rules) == 0 || !slices.Equal(listed, slices.Sorted(slices.Values(rules))) {
-		t.Errorf("the alerts are %q, docs/operations.md has %q", rules, listed)
+		t.Errorf("the alerts are %q, docs/runbook.md has %q", rules, listed)
 	}
 }
 
-// TestDocumentedOutcomes: docs/operations.md explains each outcome of a termination.
-func TestDocumentedOutcomes(t *testing.T) {
-	_, section, _ := strings.Cut(read(t, "../../docs/operations.md"), "\n| Outcome | Meaning |\n")
-	section, _, _ = strings.Cut(section, "\n\n")
-	want := agent.Outcomes()
-	slices.Sort(want)
-	if listed := find(section, "(?m)^\\| `([a-z-]+)` \\|"); !slices.Equal(listed, want) {
-		t.Errorf("docs/operations.md explains %q, there are %q", listed, want)
-	}
-}
-
-// TestDocumentedWarnings: docs/operations.md has a row for each message that may be logged as a warning, and no other
-// rows.
+// TestDocumentedWarnings: testdata/meanings.txt explains each message that may be logged as a warning, and no others.
 func TestDocumentedWarnings(t *testing.T) {
-	section := sectionOf(read(t, "../../docs/operations.md"), "Warnings in the log")
-	listed := find(section, "(?m)^\\| `([^`]+)` \\|")
-	warnings := map[string]bool{}
+	listed := slices.Sorted(maps.Keys(meanings(t, "Warnings")))
+	// The names of these are parameters.
+	warnings := map[string]bool{"hand-over ended": true, "rolling restart ended": true}
 	for _, file := range []string{
 		"observe.go", "drains.go", "pods.go", "launches.go", "leader.go", "installation.go", "notifications.go",
 	} {
@@ -249,6 +209,6 @@ func TestDocumentedWarnings(t *testing.T) {
 	// A method that logs warnings, too, logs this at level info.
 	delete(warnings, "node drained")
 	if want := slices.Sorted(maps.Keys(warnings)); len(want) == 0 || !slices.Equal(listed, want) {
-		t.Errorf("docs/operations.md explains %q, the warnings are %q", listed, want)
+		t.Errorf("meanings.txt explains %q, the warnings are %q", listed, want)
 	}
 }

@@ -32,12 +32,12 @@ const (
 func TestTheAWSCommands(t *testing.T) {
 	t.Parallel()
 	results := map[string]func(p *shownPage){
-		"README.md":          (*shownPage).waitsForTheAgent,
-		"docs/events.md":     (*shownPage).isSetUp,
-		"docs/install.md":    (*shownPage).hasNoHook,
-		"docs/launching.md":  (*shownPage).launches,
-		"docs/operations.md": (*shownPage).isCompleted,
-		"docs/trigger.md":    (*shownPage).hasAWave,
+		"README.md":         (*shownPage).waitsForTheAgent,
+		"docs/events.md":    (*shownPage).isSetUp,
+		"docs/install.md":   (*shownPage).hasNoHook,
+		"docs/launching.md": (*shownPage).launches,
+		"docs/runbook.md":   (*shownPage).isCompleted,
+		"docs/trigger.md":   (*shownPage).hasAWave,
 	}
 	for page, text := range docs.Pages(t) {
 		var scripts []string
@@ -92,7 +92,7 @@ func newShownPage(t *testing.T, page string) *shownPage {
 	do(t, groupClient(t, s).SuspendProcesses, &autoscaling.SuspendProcessesInput{
 		AutoScalingGroupName: new(groupName), ScalingProcesses: []string{"AZRebalance"},
 	})
-	if page == "docs/operations.md" { // A drain hangs.
+	if page == "docs/runbook.md" { // A node does not go away.
 		p.terminate()
 	}
 	p.prepareShell()

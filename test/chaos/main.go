@@ -1,6 +1,6 @@
 // Command chaos terminates hundreds of instances in every possible way while agents are killed, the API
 // server is stopped and AWS fails, and then judges what happened to nodes and pods. A seed decides
-// everything. docs/chaos.md lists what is checked. It leaves nothing behind, unless a promise was broken:
+// everything. docs/testing.md lists what is checked. It leaves nothing behind, unless a promise was broken:
 // then it prints where the logs are.
 package main
 

@@ -25,7 +25,7 @@ type options struct {
 const helpText = `Usage: make chaos, or: go run ./test/chaos [flags]
 
 Terminates instances in every possible way while agents are killed, the API server is stopped and AWS
-fails, and judges what happened to nodes and pods. docs/chaos.md lists what is checked.
+fails, and judges what happened to nodes and pods. docs/testing.md lists what is checked.
 
 Examples:
   make chaos CHAOS='-seed 7'                      repeat the plan of seed 7

@@ -126,6 +126,35 @@ func TestTheKubectlCommands(t *testing.T) {
 	}
 }
 
+// TestTheLogQueries: the queries for Loki and CloudWatch Logs Insights in docs/runbook.md name fields and messages of the
+// agent's log, and the agent's container.
+func TestTheLogQueries(t *testing.T) {
+	t.Parallel()
+	facts := read(t, filepath.Join(Root(t), "internal/observe/testdata/facts.txt"))
+	container := read(t, filepath.Join(Root(t), "charts/node-drainer/templates/deployment.yaml"))
+	found := 0
+	for _, block := range Blocks(Pages(t)["docs/runbook.md"], "text") {
+		for field := range find(block.Text, `log_processed\.(\w+)`).and(find(block.Text, `\| json \| (\w+)`)) {
+			if found++; !strings.Contains(facts, `"`+field+`":`) {
+				t.Errorf("the log has no field %s", field)
+			}
+		}
+		for text := range find(block.Text, "\\|= `([^`]+)`") {
+			if found++; !strings.Contains(facts, text) {
+				t.Errorf("the log has no %s", text)
+			}
+		}
+		for name := range find(block.Text, `container(?:_name)? ?= ?"(\w+)"`) {
+			if found++; !strings.Contains(container, "- name: "+name+"\n") {
+				t.Errorf("the chart has no container %s", name)
+			}
+		}
+	}
+	if found < 9 {
+		t.Errorf("only %d names were found", found)
+	}
+}
+
 // TestTheTerraform: what pages and examples give the module are variables of it, with the one that is required, and
 // what they take are its outputs.
 func TestTheTerraform(t *testing.T) {

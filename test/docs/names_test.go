@@ -228,12 +228,13 @@ func TestEveryNameOfOursExists(t *testing.T) {
 	assertExist(t, "name", there, func(_, text, _ string) set { return find(text, name) })
 }
 
-// TestEveryMetricExists: a metric or an alert that a page names is explained in docs/operations.md, which
-// internal/observe holds to the code.
+// TestEveryMetricExists: a metric or an alert that a page names is explained in docs/reference.md or
+// docs/runbook.md, which internal/observe holds to the code.
 func TestEveryMetricExists(t *testing.T) {
 	t.Parallel()
-	operations := Pages(t)["docs/operations.md"]
-	explained := find(operations, "(?m)^\\| `(node_drainer_\\w+)` \\|").and(find(operations, `\b(NodeDrainer\w+)\b`))
+	pages := Pages(t)
+	explained := find(pages["docs/reference.md"], "(?m)^\\| `(node_drainer_\\w+)` \\|").
+		and(find(pages["docs/runbook.md"], `(?m)^### (NodeDrainer\w+)$`))
 	assertExist(t, "metric or alert", explained, func(_, text, _ string) set {
 		return find(text, `\b(node_drainer_\w*?[a-z]|NodeDrainer\w+)(?:_bucket)?\b`)
 	})

@@ -57,14 +57,17 @@ func (f *fixture) trigger(args ...string) *triggerRun {
 	return f.runTrigger([]string{"KUBECONFIG=" + f.viewer, "TRIGGER_POLL_INTERVAL=500ms"}, args...)
 }
 
-// triggerNodes runs trigger nodes, with access to the cluster and none to AWS, and expects output that matches.
+// triggerNodes runs trigger nodes, with access to the cluster and none to AWS, and expects output that matches: with the
+// rights of the trigger, and with those of the agent, in whose pods docs/runbook.md runs it.
 func (f *fixture) triggerNodes(args []string, patterns ...string) {
 	f.t.Helper()
-	cmd := exec.Command(triggerBinary, append([]string{"nodes"}, args...)...)
-	cmd.Env = []string{"HOME=" + f.t.TempDir(), "KUBECONFIG=" + f.viewer, "GORACE=halt_on_error=1"}
-	r := &triggerRun{Process: harness.NewProcess(cmd), t: f.t}
-	r.start()
-	r.waitExit(0, patterns...)
+	for _, kubeconfig := range []string{f.viewer, f.kubeconfig} {
+		cmd := exec.Command(triggerBinary, append([]string{"nodes"}, args...)...)
+		cmd.Env = []string{"HOME=" + f.t.TempDir(), "KUBECONFIG=" + kubeconfig, "GORACE=halt_on_error=1"}
+		r := &triggerRun{Process: harness.NewProcess(cmd), t: f.t}
+		r.start()
+		r.waitExit(0, patterns...)
+	}
 }
 
 // waitOutput waits until the trigger has written something that matches.

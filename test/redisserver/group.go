@@ -14,7 +14,7 @@ import (
 	"github.com/node-drainer/node-drainer/internal/handover/redis/resp"
 )
 
-// The user that hand-overs log in as, with nothing but the rights that docs/stateful.md lists.
+// The user that hand-overs log in as, with nothing but the rights that docs/redis.md lists.
 const (
 	Username = "node-drainer"
 	Password = "secret"

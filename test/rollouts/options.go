@@ -1,7 +1,7 @@
 // Package rollouts simulates rollouts: the trigger itself replaces instances of groups that a seed generates, in a
 // simulated AWS and in virtual time, while an operator, an autoscaler, other triggers and faults interfere. A judge
 // knows of each instance whether it was outdated, and whose call has ended it. What package sim needs for triggers
-// beside agents is not in tests. See docs/simulation.md.
+// beside agents is not in tests. See docs/testing.md.
 package rollouts
 
 import (

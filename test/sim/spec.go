@@ -1,7 +1,7 @@
 // Package sim runs the agent in worlds that a seed generates: clusters, Auto Scaling groups, hooks, workloads, events
 // and faults. Everything runs in virtual time in one bubble of testing/synctest: the code of the agent against
 // package kube, which models Kubernetes, and package awsim, which models AWS. A judge compares what happened with what
-// must hold in each world. See docs/simulation.md.
+// must hold in each world. See docs/testing.md.
 package sim
 
 import (

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Asks AWS what its documentation does not say, with the AWS CLI. docs/probe.md describes it.
+# Asks AWS what its documentation does not say, with the AWS CLI. docs/testing.md describes it.
 set -uo pipefail
 
 usage() {
@@ -84,7 +84,7 @@ while [ $# -gt 0 ]; do
   shift
 done
 if [ -z "$run" ]; then
-  echo 'With PROBE_RUN=1, make probe runs these experiments against a group that you name. See docs/probe.md.'
+  echo 'With PROBE_RUN=1, make probe runs these experiments against a group that you name. See docs/testing.md.'
   experiments | list
   printf '\nBy hand:\n\n'
   by_hand | list

@@ -3,6 +3,8 @@
 package redis_test
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -14,18 +16,20 @@ import (
 	"github.com/node-drainer/node-drainer/test/redisserver"
 )
 
-// documented returns the scripts of a ConfigMap in the documentation.
-func documented(t *testing.T, name string) map[string]string {
+// documented returns the scripts of a ConfigMap in a file of examples/redis.
+func documented(t *testing.T, file, name string) map[string]string {
 	t.Helper()
-	for _, block := range docs.Blocks(docs.Pages(t)["docs/stateful.md"], "yaml") {
-		for object := range strings.SplitSeq(block.Text, "\n---\n") {
-			var one corev1.ConfigMap
-			if err := yaml.Unmarshal([]byte(object), &one); err == nil && one.Kind == "ConfigMap" && one.Name == name {
-				return one.Data
-			}
+	text, err := os.ReadFile(filepath.Join(docs.Root(t), "examples", "redis", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for object := range strings.SplitSeq(string(text), "\n---\n") {
+		var one corev1.ConfigMap
+		if err := yaml.Unmarshal([]byte(object), &one); err == nil && one.Kind == "ConfigMap" && one.Name == name {
+			return one.Data
 		}
 	}
-	t.Fatalf("docs/stateful.md has no ConfigMap %s", name)
+	t.Fatalf("%s has no ConfigMap %s", file, name)
 	return nil
 }
 
@@ -33,7 +37,7 @@ func documented(t *testing.T, name string) map[string]string {
 // when it is back; a sentinel that has lost its volume watches the same leader.
 func TestDocumentedSentinel(t *testing.T) {
 	t.Parallel()
-	scripts := documented(t, "redis")
+	scripts := documented(t, "sentinel.yaml", "redis")
 	for name, script := range scripts {
 		scripts[name] = strings.ReplaceAll(script, "shop", redisserver.Master)
 	}
@@ -58,7 +62,7 @@ func TestDocumentedSentinel(t *testing.T) {
 // TestDocumentedCluster is the same for a cluster: a pod that moves is known by its new address.
 func TestDocumentedCluster(t *testing.T) {
 	t.Parallel()
-	group, err := redisserver.NewScripted(t.Context(), redisserver.Scripts{Server: documented(t, "redis-cluster")["redis.sh"]})
+	group, err := redisserver.NewScripted(t.Context(), redisserver.Scripts{Server: documented(t, "cluster.yaml", "redis-cluster")["redis.sh"]})
 	f := newFixture(t, group, err)
 	for _, s := range f.Leaders(f.ctx) {
 		if answer := f.release(s); answer.Outcome != handover.HandedOver {

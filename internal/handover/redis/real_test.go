@@ -132,13 +132,13 @@ func (f *fixture) stopWithoutHandOver(w *redisserver.Writer) {
 
 // TestDocumentedRights holds that the documentation lists the rights that all tests run with.
 func TestDocumentedRights(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/stateful.md")
+	page, err := os.ReadFile("../../../docs/redis.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, rights := range []string{redisserver.ServerRights, redisserver.SentinelRights} {
 		if line := "user node-drainer on >PASSWORD " + rights + "\n"; !strings.Contains(string(page), line) {
-			t.Errorf("docs/stateful.md has no line %q", line)
+			t.Errorf("docs/redis.md has no line %q", line)
 		}
 	}
 }

@@ -62,7 +62,7 @@ test('site', async (t) => {
   // Terms that users know lead to the pages that explain them.
   for (const [term, page] of Object.entries({
     DRAIN_FORCE_SPACING: 'draining',
-    NodeDrainerPodsLeftBehind: 'operations',
+    NodeDrainerPodsLeftBehind: 'runbook',
     IRSA: 'install',
     'Exit codes': 'trigger',
   })) {
