@@ -118,7 +118,7 @@ func eventsReference(t *testing.T) string {
 		watch.RolloutEnded("workers", outcome, "the reason", true, failed)
 	}
 	var b strings.Builder
-	b.WriteString("\n## Events\n\n[Draining](draining.md), [launching](launching.md) and [trigger](trigger.md) explain them.\n\n" +
+	b.WriteString("\n## Events\n\n[Draining](draining.md), [launching](launching.md) and [the watch](watch.md) explain them.\n\n" +
 		"| Reason | On a | Type | Example |\n| --- | --- | --- | --- |\n")
 	for _, key := range slices.Sorted(maps.Keys(rows)) {
 		b.WriteString(rows[key])
