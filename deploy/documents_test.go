@@ -296,8 +296,8 @@ func TestTablesInDocs(t *testing.T) {
 			}
 			for _, st := range readPolicy(t, name).Statement {
 				limit := map[string]string{
-					"*": "`*`", values["QueueArn"]: "the queue", values["KeyArn"]: "the key", values["Groups"]: "groups of the cluster", values["Instances"]: "instances of the cluster",
-					values["NodeRoles"]: "the nodes' roles, for EC2", values["ImageParameters"]: "parameters that AWS publishes", values["ClusterArn"]: "the cluster and its node groups",
+					"*": "`*`", values["QueueArn"]: "the queue", values["KeyArn"]: "the key", values["Groups"]: "groups", values["Instances"]: "instances",
+					values["NodeRoles"]: "the nodes' roles, for EC2", values["ImageParameters"]: "parameters that AWS publishes", values["ClusterArn"]: "the cluster",
 				}[st.on()[0]]
 				switch st.Sid {
 				case "Launch":

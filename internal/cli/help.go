@@ -129,7 +129,7 @@ func (p *program) writeFlags(b *strings.Builder, cmd *cobra.Command) {
 		}
 		fmt.Fprintf(b, "\n%s:\n", s.title)
 		for _, o := range s.options {
-			b.WriteString("  " + o.title() + "\n" + text.Indent(o.text(), "      ", 100))
+			b.WriteString("  " + o.title() + "\n" + text.Indent(s.textOf(o), "      ", 100))
 		}
 	}
 	b.WriteString("\nInformation:\n  -h, --help\n  --help-all\n")

@@ -35,7 +35,7 @@ func TestReferencePage(t *testing.T) {
 			if o.initial != "" || o.kind == "" {
 				initial = " `" + cmp.Or(o.initial, "false") + "`"
 			}
-			fmt.Fprintf(&b, "| %s | `%s` |%s | %s |\n", markdownFlag(o), o.variable(), initial, o.text())
+			fmt.Fprintf(&b, "| %s | `%s` |%s | %s |\n", markdownFlag(o), o.variable(), initial, s.textOf(o))
 		}
 	}
 	b.WriteString("\n## Exit codes\n\n```text\n" + strings.TrimRight(report.ExitCodes(), "\n") + "\n```\n")
