@@ -31,11 +31,11 @@ const (
 func TestTheAWSCommands(t *testing.T) {
 	t.Parallel()
 	results := map[string]func(p *shownPage){
-		"README.md":          (*shownPage).waitsForTheAgent,
-		"docs/aws-setup.md":  (*shownPage).isSetUp,
-		"docs/install.md":    (*shownPage).hasNoHook,
-		"docs/launching.md":  (*shownPage).launches,
-		"docs/operations.md": (*shownPage).isCompleted,
+		"README.md":           (*shownPage).waitsForTheAgent,
+		"docs/aws-setup.md":   (*shownPage).isSetUp,
+		"docs/install.md":     (*shownPage).hasNoHook,
+		"docs/launching.md":   (*shownPage).launches,
+		"docs/operations.md":  (*shownPage).isCompleted,
 		"docs/many-groups.md": (*shownPage).hasAWave,
 	}
 	for page, text := range docs.Pages(t) {
