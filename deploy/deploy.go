@@ -74,7 +74,8 @@ func Names(prefix string) []string {
 	return found
 }
 
-// Example returns the values in the documentation and in example.sed: account 123456789012, Region eu-central-1, cluster prod.
+// Example returns the values in the documentation and in example.sed: account 123456789012, Region eu-central-1,
+// cluster prod.
 func Example() map[string]string {
 	const here = "eu-central-1:123456789012:"
 	return map[string]string{

@@ -72,7 +72,7 @@ func targetOptions(s *settings) []*option {
 			without("nodegroup", "all-nodegroups"),
 		textOption(&s.Selection.Cluster, "cluster", "NAME",
 			`Groups of this cluster, by their tags kubernetes.io/cluster/NAME,
-			k8s.io/cluster-autoscaler/NAME or eks:cluster-name.`).
+			k8s.io/cluster-autoscaler/NAME or eks:cluster-name. With --asg or --tag, only those of them in the cluster.`).
 			limiting().inShort("all groups of this cluster, by their tags"),
 		list(&s.tags, "tag", "KEY[=VALUE]",
 			"Groups with this tag; KEY alone is any value. If repeated, a group must match all of them.").limiting().
@@ -86,7 +86,8 @@ func outdatedOptions(s *settings) []*option {
 	return []*option{
 		textOption(&s.Version, "launch-template-version", "VERSION",
 			`Version of the launch template to replace instances by: a number, '$Latest' or '$Default', in quotes. If not
-			set, it is the group's own, and in mode nodegroup '$Latest'. A refresh that succeeds sets it on the group.`).in(refresh.ModeRefresh, refresh.ModeNodegroup).
+			set, it is the group's own, and in mode nodegroup '$Latest'. A refresh that succeeds sets it on the group.`).
+			in(refresh.ModeRefresh, refresh.ModeNodegroup).
 			inShort("version to replace instances by; the group's own if not set").
 			checked(regexp.MustCompile(`^(\$Latest|\$Default|[1-9][0-9]*)$`).MatchString,
 				"a number, '$Latest' or '$Default', in single quotes for the shell"),
@@ -167,7 +168,8 @@ func paceOptions(s *settings) []*option {
 	return []*option{
 		number(pointer(&p.MinHealthy), "", "min-healthy", "PERCENT",
 			`Minimum percentage of the desired capacity that stays in service (MinHealthyPercentage), instead of
-			--surge. With --max-healthy 100, instances are terminated before their replacements launch.`, 0, 100).in(refresh.ModeRefresh).without("surge"),
+			--surge. With --max-healthy 100, instances are terminated before their replacements launch.`, 0, 100).
+			in(refresh.ModeRefresh).without("surge"),
 		number(pointer(&p.MaxHealthy), "", "max-healthy", "PERCENT",
 			`Maximum percentage of the desired capacity that is in service or pending (MaxHealthyPercentage), at most 100
 			above --min-healthy.`, 100, 200).in(refresh.ModeRefresh).with("--min-healthy 90"),
@@ -265,7 +267,8 @@ func batchOptions(s *settings) []*option {
 			one.`).in(inBatches()...),
 		amount(into(&p.Step), "", "surge-step",
 			`Instances by which --surge raises the desired capacity at a time: a number, or a percentage, at least one.
-			Each step begins when the nodes of the one before are Ready. If not set, all are launched at once.`).in(refresh.ModeUnhealthy).with("--surge 100%"),
+			Each step begins when the nodes of the one before are Ready. If not set, all are launched at once.`).
+			in(refresh.ModeUnhealthy).with("--surge 100%"),
 		duration(into(&p.Between), "", "between",
 			"Time between the end of a batch and the next one.", 0, 24*time.Hour).in(inBatches()...),
 		choice(into(&p.Order), p.Order, "order",

@@ -62,7 +62,8 @@ func gateOptions(s *settings) []*option {
 			checked(isURL, "a URL, for example https://example.com/healthy").keptSecret().whileFollowing(),
 		duration(into(&s.GateTimeout), shortDuration(s.GateTimeout), "gate-timeout",
 			`Time in which a gate must pass; until then it is tried again every --poll-interval. After that nothing further
-			is replaced, and the exit code is 3. A refresh is paused, or cancelled or rolled back if --on-interrupt says so.`, time.Second, 24*time.Hour),
+			is replaced, and the exit code is 3. A refresh is paused, or cancelled or rolled back if --on-interrupt says so.`,
+			time.Second, 24*time.Hour),
 	}
 }
 

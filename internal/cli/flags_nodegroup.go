@@ -45,7 +45,8 @@ func nodegroupOptions(s *settings) []*option {
 			`Release of the AMI of the nodes, such as 1.34.2-20261104. If not set, it is the newest that EKS publishes for
 			the AMI type and the Kubernetes version.`).in(refresh.ModeNodegroup),
 		boolean(&r.Force, "force",
-			`Terminate nodes whose pods EKS could not evict in 15 minutes. Without it such an update fails.`).in(refresh.ModeNodegroup),
+			`Terminate nodes whose pods EKS could not evict in 15 minutes. Without it such an update fails.`).
+			in(refresh.ModeNodegroup),
 	}
 }
 
