@@ -29,13 +29,13 @@ func TestReferencePage(t *testing.T) {
 	}
 	for _, s := range p.sections {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n", s.title, commandsOf(s))
-		b.WriteString("| Flag | Variable | Default | Description |\n| --- | --- | --- | --- |\n")
+		b.WriteString("| Flag | Default | Description |\n| --- | --- | --- |\n")
 		for _, o := range s.options {
 			initial := ""
 			if o.initial != "" || o.kind == "" {
 				initial = " `" + cmp.Or(o.initial, "false") + "`"
 			}
-			fmt.Fprintf(&b, "| %s | `%s` |%s | %s |\n", markdownFlag(o), o.variable(), initial, s.textOf(o))
+			fmt.Fprintf(&b, "| %s |%s | %s |\n", markdownFlag(o), initial, s.textOf(o))
 		}
 	}
 	b.WriteString("\n## Exit codes\n\n```text\n" + strings.TrimRight(report.ExitCodes(), "\n") + "\n```\n")

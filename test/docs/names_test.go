@@ -94,12 +94,15 @@ func read(t *testing.T, file string) string {
 // another program reads.
 func TestEveryVariableExists(t *testing.T) {
 	t.Parallel()
-	known := find(Pages(t)["docs/trigger-flags.md"], "`(TRIGGER_[A-Z_]+)`").with(
+	known := set{}.with(
 		"AWS_REGION", "AWS_PROFILE", "AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ENDPOINT_URL", // the AWS SDK
 		"AWS_USE_FIPS_ENDPOINT", "AWS_USE_DUALSTACK_ENDPOINT", "HTTPS_PROXY", "NO_PROXY", "NO_COLOR", // conventions
 		"DEMO_KEEP", "DEMO_NODES", "DEMO_BUILD", "KUBE_BINARIES", "KUBE_MIRROR", // test/demo, test/cluster
 		"TRIGGER_PAYLOAD", // GitLab
 	)
+	for flag := range find(Pages(t)["docs/trigger-flags.md"], "`--([a-z-]+)`") {
+		known.with("TRIGGER_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_")))
+	}
 	known.and(find(read(t, filepath.Join(Root(t), "Makefile")), `(?m)^([A-Z_]+) +\?=`))
 	known.and(find(source(t, "internal/gate/*.go"), `"(GATE_[A-Z]+)=`))
 	for _, v := range config.Variables() {
