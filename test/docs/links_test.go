@@ -116,7 +116,7 @@ func TestTablesAreWhole(t *testing.T) {
 	t.Parallel()
 	rule := regexp.MustCompile(`^\|( ?:?-+:? ?\|)+$`)
 	for name, page := range Pages(t) {
-		for _, paragraph := range strings.Split(Prose(page), "\n\n") {
+		for paragraph := range strings.SplitSeq(Prose(page), "\n\n") {
 			lines := strings.Split(strings.Trim(paragraph, "\n"), "\n")
 			isRow := func(line string) bool { return strings.HasPrefix(line, "|") }
 			rows := slices.IndexFunc(lines, isRow)
