@@ -1,6 +1,6 @@
 // Package deploy contains the IAM policies and the patterns of EventBridge rules that an AWS account needs,
 // one file each. The Terraform module and the CloudFormation template in this folder use these files,
-// docs/iam.md shows them, and the end-to-end tests run the agent and the trigger with them.
+// docs/iam.md and docs/aws-setup.md link them, and the end-to-end tests run the agent and the trigger with them.
 package deploy
 
 import (
@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-//go:generate go run ./copies cloudformation/node-drainer.yaml ../docs/iam.md ../docs/events.md ../docs/security.md
+//go:generate go run ./copies cloudformation/node-drainer.yaml ../docs/security.md
 
 //go:embed iam/*.json events/*.json
 var files embed.FS
@@ -74,7 +74,8 @@ func Names(prefix string) []string {
 	return found
 }
 
-// Example returns the values in the documentation: account 123456789012, Region eu-central-1, cluster prod.
+// Example returns the values in the documentation and in example.sed: account 123456789012, Region eu-central-1,
+// cluster prod.
 func Example() map[string]string {
 	const here = "eu-central-1:123456789012:"
 	return map[string]string{

@@ -108,7 +108,7 @@ func setQueue(f Facts, attributes string) string {
 func setPolicy(f Facts) string {
 	policy := document(map[string]any{"Service": eventBridge}, []string{"sqs:SendMessage"}, queueARNOf(f), nil)
 	attributes, _ := json.Marshal(map[string]string{"Policy": policy}) // texts are always JSON
-	return setQueue(f, "'"+string(attributes)+"'") + " replaces the policy; docs/iam.md has one that is stricter"
+	return setQueue(f, "'"+string(attributes)+"'") + " replaces the policy; docs/aws-setup.md has one that is stricter"
 }
 
 // putHook creates a hook.

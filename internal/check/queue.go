@@ -65,7 +65,7 @@ func judgeQueue(f Facts) []Result {
 	case isNoQueue(err):
 		return one(checkQueue, Failed, "the queue of QUEUE_URL does not exist: "+f.Config.Queue.URL,
 			"aws sqs get-queue-url --region "+f.Region+" --queue-name "+name+" shows the URL if the queue exists, for "+
-				helm(f, "config.queue.url=URL")+"; otherwise create it: terraform apply, or docs/events.md#the-queue")
+				helm(f, "config.queue.url=URL")+"; otherwise create it: terraform apply, or docs/aws-setup.md#the-queue")
 	case cloud.IsDenied(err):
 		return one(checkQueue, Failed, "AWS denies sqs:GetQueueAttributes on "+f.Config.Queue.URL+
 			": the queue does not exist, or the permission is missing", "aws sqs get-queue-url --region "+f.Region+
@@ -96,7 +96,7 @@ func queueWarnings(f Facts) (results []Result) {
 		results = append(results, Result{
 			checkQueue, Warning, fmt.Sprintf("the redrive policy moves messages to the dead-letter queue after %d receives, "+
 				"and a long drain needs many", n),
-			"set maxReceiveCount to 100 in the redrive policy: docs/events.md#a-dead-letter-queue",
+			"set maxReceiveCount to 100 in the redrive policy: docs/aws-setup.md#a-dead-letter-queue",
 		})
 	}
 	return results

@@ -81,7 +81,7 @@ func (e *example) add(node any) {
 func TestDocsExamples(t *testing.T) {
 	t.Parallel()
 	found := 0
-	for _, block := range docs.Blocks(docs.Pages(t)["docs/trigger.md"], "yaml") {
+	for _, block := range docs.Blocks(docs.Pages(t)["docs/ci.md"], "yaml") {
 		var document any
 		if err := yaml.UnmarshalStrict([]byte(block.Text), &document); err != nil {
 			t.Errorf("%v in\n%s", err, block.Text)
@@ -91,7 +91,7 @@ func TestDocsExamples(t *testing.T) {
 		e.add(document)
 		for _, line := range e.lines {
 			found++
-			accepted(t, "docs/trigger.md", e.environ, strings.Fields(line))
+			accepted(t, "docs/ci.md", e.environ, strings.Fields(line))
 		}
 	}
 	if found < 5 {
@@ -121,7 +121,7 @@ func TestDocsPermissions(t *testing.T) {
 	}
 	want := slices.Sorted(maps.Keys(called))
 	_, section, _ := strings.Cut(docs.Pages(t)["docs/iam.md"], "\n## What the trigger may do\n")
-	table, _, _ := strings.Cut(section, "\n\nFor ")
+	table, _, _ := strings.Cut(section, "\n### ")
 	named := regexp.MustCompile(`\b(?:autoscaling|ec2|eks):[A-Z]\w+`).FindAllString(table, -1)
 	slices.Sort(named)
 	if named = slices.Compact(named); !slices.Equal(named, want) {
@@ -129,10 +129,10 @@ func TestDocsPermissions(t *testing.T) {
 	}
 }
 
-// tableOf returns the first column of the table in a section of docs/trigger.md.
-func tableOf(t *testing.T, section, cell string) (rows []string) {
+// tableOf returns the first column of the table below a heading of a page.
+func tableOf(t *testing.T, page, heading, cell string) (rows []string) {
 	t.Helper()
-	_, text, _ := strings.Cut(docs.Pages(t)["docs/trigger.md"], "\n## "+section+"\n")
+	_, text, _ := strings.Cut("\n"+docs.Pages(t)[page], "\n"+heading+"\n")
 	text, _, _ = strings.Cut(text, "\n## ")
 	for _, row := range regexp.MustCompile(`(?m)^\| (`+cell+`) \|`).FindAllStringSubmatch(text, -1) {
 		rows = append(rows, strings.Trim(row[1], "`"))
@@ -140,22 +140,22 @@ func tableOf(t *testing.T, section, cell string) (rows []string) {
 	return rows
 }
 
-// TestDocsExitCodes: docs/trigger.md explains each exit code.
+// TestDocsExitCodes: docs/rollouts.md explains each exit code.
 func TestDocsExitCodes(t *testing.T) {
 	t.Parallel()
 	var want []string
 	for _, line := range regexp.MustCompile(`(?m)^ *([0-9]+)  `).FindAllStringSubmatch(report.ExitCodes(), -1) {
 		want = append(want, line[1])
 	}
-	if got := tableOf(t, "Exit codes", "[0-9]+"); !slices.Equal(got, want) {
-		t.Errorf("docs/trigger.md explains %q, want %q", got, want)
+	if got := tableOf(t, "docs/rollouts.md", "## Exit codes", "[0-9]+"); !slices.Equal(got, want) {
+		t.Errorf("docs/rollouts.md explains %q, want %q", got, want)
 	}
 }
 
-// TestDocsChecks: docs/trigger.md explains each check of the preflight, in the order of a plan.
+// TestDocsChecks: docs/preflight.md explains each check of the preflight, in the order of a plan.
 func TestDocsChecks(t *testing.T) {
 	t.Parallel()
-	if got := tableOf(t, "Preflight", "`[a-z-]+`"); !slices.Equal(got, refresh.Checks()) {
-		t.Errorf("docs/trigger.md explains %q, want %q", got, refresh.Checks())
+	if got := tableOf(t, "docs/preflight.md", "# Preflight", "`[a-z-]+`"); !slices.Equal(got, refresh.Checks()) {
+		t.Errorf("docs/preflight.md explains %q, want %q", got, refresh.Checks())
 	}
 }

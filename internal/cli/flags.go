@@ -71,8 +71,8 @@ func targetOptions(s *settings) []*option {
 				"a name, which has no colon; in an ARN it follows autoScalingGroupName/").
 			without("nodegroup", "all-nodegroups"),
 		textOption(&s.Selection.Cluster, "cluster", "NAME",
-			`Groups of this cluster, by their tags kubernetes.io/cluster/NAME, k8s.io/cluster-autoscaler/NAME or
-			eks:cluster-name. With --asg or --tag, only those of them that belong to the cluster.`).
+			`Groups of this cluster, by their tags kubernetes.io/cluster/NAME,
+			k8s.io/cluster-autoscaler/NAME or eks:cluster-name. With --asg or --tag, only those of them in the cluster.`).
 			limiting().inShort("all groups of this cluster, by their tags"),
 		list(&s.tags, "tag", "KEY[=VALUE]",
 			"Groups with this tag; KEY alone is any value. If repeated, a group must match all of them.").limiting().
@@ -85,10 +85,9 @@ func targetOptions(s *settings) []*option {
 func outdatedOptions(s *settings) []*option {
 	return []*option{
 		textOption(&s.Version, "launch-template-version", "VERSION",
-			`Version of the group's launch template to replace instances by: a number, '$Latest' or '$Default',
-			in quotes. If not set, it is the group's own. AWS sets it on the group when the Instance Refresh
-			has succeeded. In mode nodegroup it is a version of the node group's launch template, and '$Latest' if not
-			set.`).in(refresh.ModeRefresh, refresh.ModeNodegroup).
+			`Version of the launch template to replace instances by: a number, '$Latest' or '$Default', in quotes. If not
+			set, it is the group's own, and in mode nodegroup '$Latest'. A refresh that succeeds sets it on the group.`).
+			in(refresh.ModeRefresh, refresh.ModeNodegroup).
 			inShort("version to replace instances by; the group's own if not set").
 			checked(regexp.MustCompile(`^(\$Latest|\$Default|[1-9][0-9]*)$`).MatchString,
 				"a number, '$Latest' or '$Default', in single quotes for the shell"),
@@ -111,36 +110,30 @@ func outdatedOptions(s *settings) []*option {
 func replacementOptions(s *settings) []*option {
 	return []*option{
 		choice(into(&s.Mode), s.Mode, "mode",
-			`How instances are replaced. Refresh starts an Instance Refresh, which AWS carries out without the
-			trigger. Unhealthy marks outdated instances in batches, so that the group replaces them; the
-			trigger must keep running. Standby moves them into Standby in batches, so that the group launches a
-			replacement for each, and terminates them when these are in service and their nodes are ready; it needs
-			no maintenance policy and no surge, and the trigger must keep running. Nodegroup has EKS update managed node
-			groups, as --nodegroup and --all-nodegroups request it.`,
+			`How instances are replaced. Refresh starts an Instance Refresh, which AWS carries out without the trigger.
+			Unhealthy marks outdated instances in batches, so that the group replaces them. Standby moves them into
+			Standby in batches, and terminates them when their replacements are ready. Nodegroup has EKS update managed
+			node groups.`,
 			refresh.ModeRefresh, refresh.ModeUnhealthy, refresh.ModeStandby, refresh.ModeNodegroup).
 			inShort("how instances are replaced"),
 		amount(pointer(&s.surge), "", "surge",
 			`Instances that are launched before as many are terminated: a number, or a percentage of the desired
-			capacity, at least one. In mode refresh the default is 10%. In mode unhealthy the desired capacity
-			is raised by it during the rollout, by no more than are outdated; by default it is not raised. Mode standby
-			has none: each batch is replaced before it leaves.`).in(refresh.ModeRefresh, refresh.ModeUnhealthy).
+			capacity, at least one. In mode refresh the default is 10%. In mode unhealthy the desired capacity is raised
+			by it; by default it is not.`).in(refresh.ModeRefresh, refresh.ModeUnhealthy).
 			inShort("instances that are launched before as many terminate"),
 		duration(into(&s.ReadyTimeout), "", "ready-timeout",
-			`Time after which a new instance in service whose node is missing or not Ready fails the rollout. In mode
-			refresh the refresh is cancelled, or rolled back with --auto-rollback. In the other modes no further
-			instance is replaced. If not set, the nodes do not end a rollout before --stall-timeout does.`,
+			`Time after which a new instance in service whose node is missing or not Ready fails the rollout. A refresh is
+			cancelled, or rolled back with --auto-rollback; in the other modes no further instance is replaced.`,
 			time.Second, maxRefreshTime).onKubernetes().whileFollowing(),
 		list(&s.Suspend, "suspend", "PROCESS",
 			`Process of the groups to suspend during the rollout: AZRebalance, AlarmNotification or
-			ScheduledActions. Processes that were suspended before stay suspended. A tag records it, so that
-			the next run, or trigger resume, resumes the process if this run is killed.`).
+			ScheduledActions. Processes that were suspended before stay suspended.`).
 			in(byGroups()...).whileFollowing().
 			checked(func(p string) bool { return slices.Contains(refresh.Suspendable(), p) },
 				"one of "+strings.Join(refresh.Suspendable(), ", ")),
 		choice(into(&s.Taint), s.Taint, "taint-outdated",
 			`Taint on outdated nodes from the start of a rollout, which keeps new pods off them, so that each pod
-			moves once. Soft has the effect PreferNoSchedule, hard NoSchedule; neither evicts pods. Both require the
-			permission to get and patch nodes.`,
+			moves once. Soft has the effect PreferNoSchedule, hard NoSchedule; neither evicts pods.`,
 			cluster.NoTaint, cluster.SoftTaint, cluster.HardTaint).in(byGroups()...).onKubernetes(),
 		choice(into(&s.Until), s.Until, "until",
 			`When a rollout has ended. Replaced: AWS reports success; old nodes may still be draining. Drained: no
@@ -174,9 +167,9 @@ func paceOptions(s *settings) []*option {
 	p := &s.Preferences
 	return []*option{
 		number(pointer(&p.MinHealthy), "", "min-healthy", "PERCENT",
-			`Minimum percentage of the desired capacity that stays in service and healthy
-			(MinHealthyPercentage), instead of --surge. With --max-healthy 100, instances are terminated before their
-			replacements launch.`, 0, 100).in(refresh.ModeRefresh).without("surge"),
+			`Minimum percentage of the desired capacity that stays in service (MinHealthyPercentage), instead of
+			--surge. With --max-healthy 100, instances are terminated before their replacements launch.`, 0, 100).
+			in(refresh.ModeRefresh).without("surge"),
 		number(pointer(&p.MaxHealthy), "", "max-healthy", "PERCENT",
 			`Maximum percentage of the desired capacity that is in service or pending (MaxHealthyPercentage), at most 100
 			above --min-healthy.`, 100, 200).in(refresh.ModeRefresh).with("--min-healthy 90"),
@@ -208,10 +201,9 @@ func safetyOptions(s *settings) []*option {
 
 func pinOption(s *settings) *option {
 	o := choice(into(&s.Pin), s.Pin, "pin",
-		`Set the launch template version by its number in the desired configuration of the refresh. When the refresh
-		succeeds, AWS replaces $Latest or $Default in the group by that number, so that the group does not follow the
-		template any more. Auto does it if the group has a number, or if another version than the group's or a rollback
-		is requested. A refresh without it cannot be rolled back.`,
+		`Send the number of the launch template version with the refresh, which can be rolled back only then. When
+		it succeeds, AWS writes the number into the group, which does not follow $Latest or $Default any more. Auto
+		does it if the group has a number, or if another version than the group's or a rollback is requested.`,
 		refresh.PinAuto, refresh.PinAlways, refresh.PinNever).in(refresh.ModeRefresh)
 	o.bare = string(refresh.PinAlways)
 	return o
@@ -229,8 +221,8 @@ func exceptionOptions(s *settings) []*option {
 			"terminate", "ignore", "wait").in(refresh.ModeRefresh),
 		choice(into(&s.OnConflict), s.OnConflict, "on-conflict",
 			`What to do if a refresh of the group is under way. Attach follows it if it has the same target, and
-			fails otherwise. Wait waits for its end, then replaces what is still outdated. Cancel cancels it
-			and does not wait for its drains, then does the same. Fail exits with 6.`,
+			fails otherwise. Wait waits for its end, then replaces what is still outdated. Cancel cancels it, without
+			waiting for its drains, then does the same. Fail exits with 6.`,
 			plan.Attach, plan.Wait, plan.CancelActive, plan.Fail).
 			in(refresh.ModeRefresh, refresh.ModeNodegroup).valueIn(string(plan.CancelActive), refresh.ModeRefresh),
 	}
@@ -274,9 +266,9 @@ func batchOptions(s *settings) []*option {
 			`Instances that are replaced at a time: a number, or a percentage of the desired capacity, at least
 			one.`).in(inBatches()...),
 		amount(into(&p.Step), "", "surge-step",
-			`Instances by which --surge raises the desired capacity at a time: a number, or a percentage of the desired
-			capacity, at least one. Each step begins when the nodes of the one before are Ready. If not set, all of the
-			surge is launched at once.`).in(refresh.ModeUnhealthy).with("--surge 100%"),
+			`Instances by which --surge raises the desired capacity at a time: a number, or a percentage, at least one.
+			Each step begins when the nodes of the one before are Ready. If not set, all are launched at once.`).
+			in(refresh.ModeUnhealthy).with("--surge 100%"),
 		duration(into(&p.Between), "", "between",
 			"Time between the end of a batch and the next one.", 0, 24*time.Hour).in(inBatches()...),
 		choice(into(&p.Order), p.Order, "order",
@@ -284,9 +276,8 @@ func batchOptions(s *settings) []*option {
 			refresh.ByAge, refresh.ByZone).in(inBatches()...),
 		choice(into(&p.Then), p.Then, "then",
 			`What happens to an instance in Standby when it is replaced. Terminate terminates it, and its hook has the
-			agent drain the node. Stop has the agent drain the node, by an annotation, then stops the instance, which
-			stays in Standby. Keep does the same, and does not stop it. Both require the permission to get and patch
-			nodes.`,
+			agent drain the node. Stop has the agent drain the node, then stops the instance, which stays in Standby. Keep
+			does not stop it.`,
 			refresh.ThenTerminate, refresh.ThenStop, refresh.ThenKeep).in(refresh.ModeStandby).onKubernetes(),
 	}
 }
@@ -295,10 +286,8 @@ func autoscalerOptions(s *settings) []*option {
 	return []*option{
 		textOption(&s.autoscaler, "pause-autoscaler", "NAMESPACE/NAME",
 			`Deployment of the Cluster Autoscaler to scale to 0 replicas from the first change to the end of the last
-			group. An annotation has the number of replicas, the owner, and when it expires unless it is renewed. If this
-			run is killed, the next run with this flag scales it back, as do trigger resume, and the agent if
-			AUTOSCALER_DEPLOYMENT names it. A Deployment without replicas is left alone. Plan and status show who has
-			paused it. It is rarely needed: the agent protects new nodes.`).
+			group. If this run is killed, the next run with this flag scales it back, as do trigger resume, and the agent if
+			AUTOSCALER_DEPLOYMENT names it. It is rarely needed: the agent protects new nodes.`).
 			onKubernetes().whileFollowing().
 			checked(regexp.MustCompile(`^[a-z0-9-]+/[a-z0-9.-]+$`).MatchString, "NAMESPACE/NAME"),
 	}
@@ -315,8 +304,7 @@ func followOptions(s *settings) []*option {
 			0, maxRefreshTime).whileFollowing(),
 		choice(into(&s.OnInterrupt), s.OnInterrupt, "on-interrupt",
 			`What to do when the trigger is interrupted. Detach leaves running refreshes to AWS. Cancel cancels
-			them, and in mode unhealthy restores the desired capacity. Rollback rolls them back. A second interrupt ends
-			the trigger at once.`,
+			them, and in mode unhealthy restores the desired capacity. Rollback rolls them back.`,
 			plan.Detach, plan.Cancel, plan.Rollback).whileFollowing().
 			valueIn(string(plan.Cancel), byGroups()...).valueIn(string(plan.Rollback), refresh.ModeRefresh),
 	}
@@ -336,15 +324,15 @@ func timeOptions(s *settings) []*option {
 func planOptions(s *settings) []*option {
 	return []*option{
 		boolean(&s.detailed, "detailed-exitcode",
-			`Exit with 2 if a plan finds outdated instances, including those that a run would keep. A plan whose run
-			would be refused has the exit code of that run in any case.`),
+			`Exit with 2 if a plan finds outdated instances, also those that a run would keep. If a run would be refused,
+			the exit code is that of the run.`),
 	}
 }
 
 func againOptions(s *settings) []*option {
 	again := boolean(&s.follow, "watch",
-		`Show it again after each change: nodes until interrupted, and then the exit code is 0; a status until no rollout
-		is under way, and then the exit code is that of the rollouts.`).inShort("show it again after each change")
+		`Show it again after each change: nodes until interrupted; a status until no rollout is under way, with the exit
+		code of the rollouts.`).inShort("show it again after each change")
 	again.short = "w"
 	return []*option{again}
 }

@@ -15,11 +15,9 @@ func togetherOption(s *settings) *option {
 	last := refresh.NoPhase
 	return &option{
 		name: "together", kind: "PHASE,...", initial: phases[s.Together], values: phases, many: true,
-		help: `Phases that are done for all groups before any begins the next; each includes those before it. Check: the
-			preflights of all groups come before the first change, so that one that is refused keeps all as they are.
-			Taint: also the outdated nodes of all groups are tainted before the first is replaced. Surge: also the desired
-			capacity of all groups is raised, and their new nodes are ready, before the first instance terminates. None:
-			each group is checked when its turn comes.`,
+		help: `What is done in all groups before the first instance is replaced; each phase includes those before it. Check:
+			the preflights, so that one that is refused keeps all as they are. Taint: outdated nodes are tainted. Surge: the
+			desired capacity is raised, and the new nodes are ready. None: each group is checked when its turn comes.`,
 		traits: traits{valueModes: map[string][]refresh.Mode{"surge": {refresh.ModeUnhealthy}}},
 		read: func(text string) error {
 			phase, known := refresh.ParsePhase(text)
@@ -46,28 +44,26 @@ func maxOptions(s *settings) []*option {
 	return []*option{
 		boolean(&s.RaiseMax, "raise-max",
 			`Raise the maximum size of a group during the rollout if it is too small for the surge, or during trigger
-			rollback if it is too small for the instances that leave Standby. A tag records it, so that the next run, or
-			trigger resume, restores it if this run is killed. It stays raised while the desired capacity needs it.
-			Whether AWS exceeds the maximum itself, in mode refresh or by a maintenance policy, is not documented: with
-			this flag it need not.`).in(refresh.ModeRefresh, refresh.ModeUnhealthy),
+			rollback for the instances that leave Standby. It stays raised while the desired capacity needs it. Whether AWS
+			exceeds the maximum by itself is not documented.`).in(refresh.ModeRefresh, refresh.ModeUnhealthy),
 	}
 }
 
 func gateOptions(s *settings) []*option {
 	return []*option{
 		textOption(&s.gate.Command, "gate-command", "COMMAND",
-			`Command of a shell (sh -c) that decides whether the rollout continues: before the first instance of a group is
-			replaced, before each batch in mode unhealthy, and at each of --checkpoints. It must exit with 0. Its variables
-			GATE_GROUP, GATE_PHASE (start, batch or checkpoint), GATE_REPLACED and GATE_TOTAL say how far the group is.`).
+			`Command of a shell (sh -c) that must exit with 0 for the rollout to continue: before the first instance of a
+			group is replaced, before each batch in mode unhealthy, and at each of --checkpoints. Its variables GATE_GROUP,
+			GATE_PHASE (start, batch or checkpoint), GATE_REPLACED and GATE_TOTAL say how far the group is.`).
 			whileFollowing(),
 		textOption(&s.gate.URL, "gate-url", "URL",
-			`URL that decides it in the same way: the answer to GET must have a status of 200 to 299. Redirects to other
-			hosts are not followed. With --gate-command, both must pass. Output, logs and Events name only its host.`).
+			`URL that must answer GET with a status of 200 to 299 in the same way. Redirects to other hosts are not
+			followed. With --gate-command, both must pass. Messages name only its host.`).
 			checked(isURL, "a URL, for example https://example.com/healthy").keptSecret().whileFollowing(),
 		duration(into(&s.GateTimeout), shortDuration(s.GateTimeout), "gate-timeout",
-			`Time in which a gate must pass; until then one that fails is tried again every --poll-interval. After that
-			nothing further is replaced, and the exit code is 3. A refresh is paused at its checkpoint, or cancelled or
-			rolled back if --on-interrupt says so.`, time.Second, 24*time.Hour),
+			`Time in which a gate must pass; until then it is tried again every --poll-interval. After that nothing further
+			is replaced, and the exit code is 3. A refresh is paused, or cancelled or rolled back if --on-interrupt says so.`,
+			time.Second, 24*time.Hour),
 	}
 }
 

@@ -38,15 +38,15 @@ func nodegroupOptions(s *settings) []*option {
 	r := &s.nodegroups.request
 	return []*option{
 		textOption(&r.Kubernetes, "kubernetes-version", "VERSION",
-			`Kubernetes version of the nodes, such as 1.34, at most that of the control plane. If not set, it stays that of
-			the node group. In YAML put it in quotes: 1.30 without them is the number 1.3.`).in(refresh.ModeNodegroup).
+			`Kubernetes version of the nodes, such as 1.34, at most that of the control plane. If not set, it stays as it is.
+			In YAML put it in quotes: 1.30 without them is the number 1.3.`).in(refresh.ModeNodegroup).
 			checked(regexp.MustCompile(`^1\.[0-9]+$`).MatchString, "a minor version, for example 1.34"),
 		textOption(&r.Release, "release-version", "VERSION",
 			`Release of the AMI of the nodes, such as 1.34.2-20261104. If not set, it is the newest that EKS publishes for
 			the AMI type and the Kubernetes version.`).in(refresh.ModeNodegroup),
 		boolean(&r.Force, "force",
-			`Terminate nodes whose pods EKS could not evict in 15 minutes, with these pods. Without it such an update fails
-			with PodEvictionFailure.`).in(refresh.ModeNodegroup),
+			`Terminate nodes whose pods EKS could not evict in 15 minutes. Without it such an update fails.`).
+			in(refresh.ModeNodegroup),
 	}
 }
 

@@ -46,11 +46,10 @@ const examples = `  Show what would be replaced, and why; change nothing:
 
 // variables explains the environment variables.
 const variables = `
-Each flag can be set by a variable: --max-age by TRIGGER_MAX_AGE. Flags override variables, and an empty
-variable counts as not set. It is an error for --asg, --cluster, --tag, --instance and --exclude-node-label,
-because more would be replaced. An unknown variable that begins with TRIGGER_ is an error, except those that
-Kubernetes injects for a Service of that name, and GitLab's TRIGGER_PAYLOAD. The AWS SDK and client-go
-read their own variables: AWS_REGION, AWS_PROFILE, AWS_ROLE_ARN, KUBECONFIG, HTTPS_PROXY and so on.
+Each flag can be set by a variable: --max-age by TRIGGER_MAX_AGE. Flags override variables. An empty
+variable counts as not set; for --asg, --cluster, --tag, --instance and --exclude-node-label it is an error.
+So is an unknown one that begins with TRIGGER_, except those that Kubernetes injects for a Service of that
+name, and GitLab's TRIGGER_PAYLOAD. The AWS SDK and client-go read their own variables.
 `
 
 // nodesExitCodes are those of the command that replaces nothing.
@@ -130,7 +129,7 @@ func (p *program) writeFlags(b *strings.Builder, cmd *cobra.Command) {
 		}
 		fmt.Fprintf(b, "\n%s:\n", s.title)
 		for _, o := range s.options {
-			b.WriteString("  " + o.title() + "\n" + text.Indent(o.text(), "      ", 100))
+			b.WriteString("  " + o.title() + "\n" + text.Indent(s.textOf(o), "      ", 100))
 		}
 	}
 	b.WriteString("\nInformation:\n  -h, --help\n  --help-all\n")

@@ -84,6 +84,11 @@ func (o *option) text() string {
 	return strings.Join(sentences, " ")
 }
 
+// textOf is the text of an option of the section, without the modes that its title has.
+func (s section) textOf(o *option) string {
+	return strings.Replace(o.text(), " "+s.title+" only.", "", 1)
+}
+
 // nameOf is the flag without its value.
 func nameOf(flag string) string {
 	name, _, _ := strings.Cut(flag, " ")

@@ -6,16 +6,17 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/node-drainer/node-drainer/deploy"
 	"github.com/node-drainer/node-drainer/internal/event"
 	"github.com/node-drainer/node-drainer/test/awsim"
 )
 
-func page(t *testing.T) string { return string(read(t, "../../../docs/events.md")) }
+func page(t *testing.T, name string) string { return string(read(t, "../../../docs/"+name)) }
 
 // TestKindsInDocs: the first table of docs/events.md has a row for each kind, and no others.
 func TestKindsInDocs(t *testing.T) {
 	t.Parallel()
-	_, section, _ := strings.Cut(page(t), "\n## Kinds\n")
+	_, section, _ := strings.Cut(page(t, "events.md"), "\n## Kinds\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	var listed []event.Kind
 	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\|").FindAllStringSubmatch(section, -1) {
@@ -29,13 +30,13 @@ func TestKindsInDocs(t *testing.T) {
 	}
 }
 
-// TestRulesInDocs: the EventBridge rules of docs/events.md match every sample that needs action, and no other. Each
+// TestRulesInDocs: the EventBridge rules of docs/aws-setup.md match every sample that needs action, and no other. Each
 // detail-type in a rule has a sample.
 func TestRulesInDocs(t *testing.T) {
 	t.Parallel()
 	rules := patterns(t)
 	if len(rules) == 0 {
-		t.Fatal("docs/events.md has no EventBridge rule")
+		t.Fatal("docs/aws-setup.md has no EventBridge rule")
 	}
 	seen := map[string]bool{}
 	for _, name := range shapes(t) {
@@ -60,15 +61,23 @@ func TestRulesInDocs(t *testing.T) {
 	}
 }
 
-// patterns are the JSON blocks of the page that are EventBridge patterns. All of its blocks must be JSON.
+// patterns are the EventBridge patterns that the page shows, and those of deploy/events, each of which it links.
 func patterns(t *testing.T) []map[string]any {
 	t.Helper()
+	text := page(t, "aws-setup.md")
 	var rules []map[string]any
-	blocks := regexp.MustCompile("(?s)```json\n(.*?)```").FindAllStringSubmatch(page(t), -1)
-	for _, block := range blocks {
-		if one := decode[map[string]any](t, []byte(block[1])); one["source"] != nil {
-			rules = append(rules, one)
+	for _, block := range regexp.MustCompile("(?s)```json\n(.*?)```").FindAllStringSubmatch(text, -1) {
+		rules = append(rules, decode[map[string]any](t, []byte(block[1])))
+	}
+	for _, name := range deploy.Names("events/") {
+		if !strings.Contains(text, "](../deploy/"+name+".json)") {
+			t.Errorf("docs/aws-setup.md does not link deploy/%s.json", name)
 		}
+		pattern, err := deploy.Read(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rules = append(rules, decode[map[string]any](t, []byte(pattern)))
 	}
 	return rules
 }

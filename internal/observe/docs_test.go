@@ -45,11 +45,11 @@ func find(text, pattern string) []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// TestDocumentedEvents: docs/draining.md, docs/launching.md and docs/trigger.md list all Events that are recorded, and no others.
+// TestDocumentedEvents: docs/draining.md, docs/launching.md and docs/watch.md list all Events that are recorded, and no others.
 func TestDocumentedEvents(t *testing.T) {
 	conditionOnly := []string{"Blocked"}
 	for file, page := range map[string]string{
-		"observe.go": "../../docs/draining.md", "launches.go": "../../docs/launching.md", "watch.go": "../../docs/trigger.md",
+		"observe.go": "../../docs/draining.md", "launches.go": "../../docs/launching.md", "watch.go": "../../docs/watch.md",
 	} {
 		reasons := find(read(t, file), `(?m)^\treason\w+ += "(\w+)"`)
 		recorded := slices.DeleteFunc(reasons, func(reason string) bool {

@@ -133,7 +133,7 @@ func eventsReference(t *testing.T) string {
 		watch.RolloutEnded("workers", outcome, "the reason", true, failed)
 	}
 	var b strings.Builder
-	b.WriteString("\n## Events\n\n[Draining](draining.md), [launching](launching.md) and [trigger](trigger.md) explain them.\n\n" +
+	b.WriteString("\n## Events\n\n[Draining](draining.md), [launching](launching.md) and [the watch](watch.md) explain them.\n\n" +
 		"| Reason | On a | Type | Example |\n| --- | --- | --- | --- |\n")
 	for _, reason := range slices.Sorted(maps.Keys(rows)) {
 		fmt.Fprintf(&b, "| `%s` | %s | %s", reason, strings.Join(slices.Sorted(slices.Values(objects[reason])), ", "), rows[reason])

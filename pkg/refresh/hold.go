@@ -91,7 +91,7 @@ func HoldRules() []HoldRule {
 			Windows: stays, Fails: "stays, as the message says",
 		},
 		{
-			Kind: HoldStandby, Record: "tags `" + StandbyTag + "1` to `-14`", Expires: never,
+			Kind: HoldStandby, Record: fmt.Sprintf("tags `%s1` to `-%d`", StandbyTag, MaxStandbyTags), Expires: never,
 			Ends: "the next run, or `trigger rollback`", Windows: stays, Fails: "stays, as the message says",
 		},
 	}

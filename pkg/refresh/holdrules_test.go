@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// TestHoldRules: docs/trigger.md says of each hold what becomes of it, as the rules do.
+// TestHoldRules: docs/rollout-modes.md says of each hold what becomes of it, as the rules do.
 func TestHoldRules(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../docs/trigger.md")
+	page, err := os.ReadFile("../../docs/rollout-modes.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -19,7 +19,7 @@ func TestHoldRules(t *testing.T) {
 			"`" + string(r.Kind) + "`", r.Record, r.Expires, r.Ends, r.Windows, r.Fails,
 		}, " | ") + " |\n"
 		if !strings.Contains(string(page), row) {
-			t.Errorf("docs/trigger.md lacks the row\n%s", row)
+			t.Errorf("docs/rollout-modes.md lacks the row\n%s", row)
 		}
 		if seen[r.Kind] {
 			t.Errorf("%s has two rules", r.Kind)

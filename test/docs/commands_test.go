@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
 
+	"github.com/node-drainer/node-drainer/deploy"
 	"github.com/node-drainer/node-drainer/internal/config"
 	"github.com/node-drainer/node-drainer/test/agentrules"
 )
@@ -26,6 +27,7 @@ func checks() map[string]string {
 		`kubectl `:                       "TestTheKubectlCommands", // the names of ours
 		`logs( \||\(\) \{)`:              "TestTheKubectlCommands",
 		`aws (autoscaling|sqs|events) `:  "TestTheAWSCommands", // runs them against the simulated AWS
+		`sed -f deploy/example\.sed `:    "TestTheAWSCommands",
 	}
 }
 
@@ -47,7 +49,7 @@ func isChecked(command string) bool {
 func TestEveryCommandIsAccountedFor(t *testing.T) {
 	t.Parallel()
 	tests := map[string]bool{}
-	for _, pattern := range []string{"cmd/*/*_test.go", "internal/*/*_test.go", "test/*/*_test.go"} {
+	for _, pattern := range []string{"cmd/*/*_test.go", "deploy/*_test.go", "internal/*/*_test.go", "test/*/*_test.go"} {
 		files, err := filepath.Glob(filepath.Join(Root(t), pattern))
 		if err != nil {
 			t.Fatal(err)
@@ -270,9 +272,10 @@ func TestTheRoleOfHooks(t *testing.T) {
 	t.Parallel()
 	const role = "arn:aws:iam::123456789012:role/node-drainer-hooks"
 	found := 0
-	for name, page := range Pages(t) {
-		sent := find(page, `(?s)put-lifecycle-hook.*?--role-arn (\S+)`).and(find(page, `HookRoleArn=(\S+)`)).
-			and(find(page, `"aws:PrincipalArn": \["([^"]+)"`))
+	pages := Pages(t)
+	pages["deploy/example.sed"] = "HookRoleArn=" + deploy.Example()["Senders"]
+	for name, page := range pages {
+		sent := find(page, `(?s)put-lifecycle-hook.*?--role-arn (\S+)`).and(find(page, `HookRoleArn=(\S+)`))
 		for shown := range sent {
 			if found++; shown != role {
 				t.Errorf("%s has the role %s for hooks, other pages %s", name, shown, role)

@@ -6,6 +6,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -106,6 +107,26 @@ func TestEveryPageIsInTheIndex(t *testing.T) {
 	for name := range pages {
 		if strings.HasPrefix(name, "docs/") && !index[name] {
 			t.Errorf("docs/README.md does not lead to %s", name)
+		}
+	}
+}
+
+// TestTablesAreWhole: what looks like a row of a table is below the head of one, so that it is shown as a table.
+func TestTablesAreWhole(t *testing.T) {
+	t.Parallel()
+	rule := regexp.MustCompile(`^\|( ?:?-+:? ?\|)+$`)
+	for name, page := range Pages(t) {
+		for paragraph := range strings.SplitSeq(Prose(page), "\n\n") {
+			lines := strings.Split(strings.Trim(paragraph, "\n"), "\n")
+			isRow := func(line string) bool { return strings.HasPrefix(line, "|") }
+			rows := slices.IndexFunc(lines, isRow)
+			switch {
+			case rows < 0:
+			case rows > 0 || slices.ContainsFunc(lines, func(line string) bool { return !isRow(line) }):
+				t.Errorf("%s: a table is not a paragraph of its own: %s", name, lines[0])
+			case len(lines) < 3 || !rule.MatchString(lines[1]):
+				t.Errorf("%s: a table has no head: %s", name, lines[0])
+			}
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -93,12 +94,15 @@ func read(t *testing.T, file string) string {
 // another program reads.
 func TestEveryVariableExists(t *testing.T) {
 	t.Parallel()
-	known := find(Pages(t)["docs/trigger-flags.md"], "`(TRIGGER_[A-Z_]+)`").with(
+	known := set{}.with(
 		"AWS_REGION", "AWS_PROFILE", "AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ENDPOINT_URL", // the AWS SDK
 		"AWS_USE_FIPS_ENDPOINT", "AWS_USE_DUALSTACK_ENDPOINT", "HTTPS_PROXY", "NO_PROXY", "NO_COLOR", // conventions
 		"DEMO_KEEP", "DEMO_NODES", "DEMO_BUILD", "KUBE_BINARIES", "KUBE_MIRROR", // test/demo, test/cluster
 		"TRIGGER_PAYLOAD", // GitLab
 	)
+	for flag := range find(Pages(t)["docs/trigger-flags.md"], "`--([a-z-]+)`") {
+		known.with("TRIGGER_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_")))
+	}
 	known.and(find(read(t, filepath.Join(Root(t), "Makefile")), `(?m)^([A-Z_]+) +\?=`))
 	known.and(find(source(t, "internal/gate/*.go"), `"(GATE_[A-Z]+)=`))
 	for _, v := range config.Variables() {
@@ -109,6 +113,13 @@ func TestEveryVariableExists(t *testing.T) {
 			`_[A-Z_]*[A-Z])\b`)
 		return prefixed.and(find(code, `(?m)^([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)(?:=.*)?$`))
 	})
+}
+
+// aboutRollouts are the pages whose flags are the trigger's alone.
+func aboutRollouts() []string {
+	return []string{
+		"docs/rollouts.md", "docs/rollout-modes.md", "docs/many-groups.md", "docs/watch.md", "docs/ci.md", "docs/preflight.md",
+	}
 }
 
 // TestEveryFlagExists: a flag is one of the trigger's or of agent check, or a command on some page gives it to another
@@ -132,7 +143,7 @@ func TestEveryFlagExists(t *testing.T) {
 		for _, span := range regexp.MustCompile(`(?m)^(?:--|trigger |agent ).*$`).FindAllString(code, -1) {
 			named.and(find(span, `(?:^| )(--[a-z][a-z-]*)`))
 		}
-		if page != "docs/trigger.md" {
+		if !slices.Contains(aboutRollouts(), page) {
 			maps.DeleteFunc(named, func(flag string, _ bool) bool { return shown[flag] })
 		}
 		return named

@@ -22,10 +22,10 @@ const (
 	untilSIGKILL = 2500 * time.Millisecond
 )
 
-// documentedStep returns the script of the step in the workflow of docs/trigger.md that has --on-interrupt.
+// documentedStep returns the script of the step in the workflow of docs/ci.md that has --on-interrupt.
 func documentedStep(t *testing.T) string {
 	t.Helper()
-	for _, block := range docs.Blocks(docs.Pages(t)["docs/trigger.md"], "yaml") {
+	for _, block := range docs.Blocks(docs.Pages(t)["docs/ci.md"], "yaml") {
 		var workflow struct {
 			Jobs map[string]struct{ Steps []struct{ Run string } }
 		}
@@ -40,7 +40,7 @@ func documentedStep(t *testing.T) string {
 			}
 		}
 	}
-	t.Fatal("docs/trigger.md has no workflow with --on-interrupt")
+	t.Fatal("docs/ci.md has no workflow with --on-interrupt")
 	return ""
 }
 
@@ -85,7 +85,7 @@ func (r *run) cancelStep() {
 	}
 }
 
-// TestWorkflowIsCanceled: when somebody cancels the workflow of docs/trigger.md, the refresh is canceled. Without exec
+// TestWorkflowIsCanceled: when somebody cancels the workflow of docs/ci.md, the refresh is canceled. Without exec
 // the trigger gets no signal, and the refresh continues, until a further step cancels it.
 func TestWorkflowIsCanceled(t *testing.T) {
 	t.Parallel()

@@ -17,7 +17,7 @@ import (
 	"github.com/node-drainer/node-drainer/test/awsim"
 )
 
-// TestExitCodes has one case for each exit code of docs/trigger.md, but 130: see TestTerminalIsRestored.
+// TestExitCodes has one case for each exit code of docs/rollouts.md, but 130: see TestTerminalIsRestored.
 func TestExitCodes(t *testing.T) {
 	t.Parallel()
 	by := func(command string) func(*account, *run) {

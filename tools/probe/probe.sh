@@ -55,7 +55,7 @@ by_hand() {
 13|Does deleting a group by force run its hooks?|The agent drains its nodes.|Their pods terminate with them, as documented.
 14|A Spot interruption with FIS: the Spot request's status every second, and errors after the end.|Send us the codes: the agent counts those that it sees.|
 15|Attribute-based requirements: does a refresh with SkipMatching fail?|The preflight is right to refuse.|The preflight refuses in vain.
-17|A refresh with an alarm in INSUFFICIENT_DATA: does it start?|docs/trigger.md is wrong.|docs/trigger.md is right.
+17|A refresh with an alarm in INSUFFICIENT_DATA: does it start?|docs/rollout-modes.md is wrong.|docs/rollouts.md is right.
 22|UpdateNodegroupVersion to one minor version below the cluster's, with nodes of the cluster's: does EKS accept it, and of which type is the update?|The preflight is right to warn.|The preflight must refuse.
 23|Enable the account setting launchBeforeTerminate, and start a refresh without preferences: which MaxHealthyPercentage does describe-instance-refreshes show?|110: the preflight is right.|pkg/refresh assumes another maximum.
 TEXT

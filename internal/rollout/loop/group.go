@@ -75,7 +75,7 @@ func (g *Group) writeRecords(ctx context.Context) error {
 	}
 	if !g.restored {
 		g.Progress.Note(refresh.Warn, "written again, since somebody has removed them: the tags %s; infrastructure as code "+
-			"must ignore the tags whose keys begin with node-drainer.io/ (docs/trigger.md)", strings.Join(g.removed, ", "))
+			"must ignore the tags whose keys begin with node-drainer.io/ (docs/rollout-modes.md)", strings.Join(g.removed, ", "))
 	}
 	g.removed, g.restored = nil, true
 	return nil

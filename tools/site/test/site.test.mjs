@@ -64,7 +64,7 @@ test('site', async (t) => {
     DRAIN_FORCE_SPACING: 'draining',
     NodeDrainerPodsLeftBehind: 'runbook',
     IRSA: 'install',
-    'Exit codes': 'trigger',
+    'Exit codes': 'rollouts',
   })) {
     await t.test(`search ${term}`, async () => {
       await tab.visit(`${base}main/`)

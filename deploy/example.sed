@@ -1,0 +1,25 @@
+# The values of the placeholders in deploy/iam, for sed -f. Replace them by yours: account, Region, cluster, queue, roles.
+s|${Account}|123456789012|g
+s|${QueueArn}|arn:aws:sqs:eu-central-1:123456789012:node-drainer|g
+s|${DeadQueueArn}|arn:aws:sqs:eu-central-1:123456789012:node-drainer-dead|g
+s|${RulePrefix}|arn:aws:events:eu-central-1:123456789012:rule/node-drainer|g
+s|${Senders}|arn:aws:iam::123456789012:role/node-drainer-hooks|g
+s|${Instances}|arn:aws:ec2:eu-central-1:123456789012:instance/*|g
+s|${Groups}|arn:aws:autoscaling:eu-central-1:123456789012:autoScalingGroup:*:autoScalingGroupName/*|g
+s|${GroupTagKey}|kubernetes.io/cluster/prod|g
+s|${GroupTagValue}|owned|g
+s|${ClusterArn}|arn:aws:eks:eu-central-1:123456789012:cluster/prod|g
+s|${Nodegroups}|arn:aws:eks:eu-central-1:123456789012:nodegroup/prod/*/*|g
+s|${Root}|arn:aws:iam::123456789012:root|g
+s|${Namespace}|kube-system|g
+s|${ServiceAccount}|node-drainer|g
+s|${KeyArn}|arn:aws:kms:eu-central-1:123456789012:key/01234567-89ab-cdef-0123-456789abcdef|g
+s|${LaunchTemplates}|arn:aws:ec2:eu-central-1:123456789012:launch-template/*|g
+s|${NodeRoles}|arn:aws:iam::123456789012:role/nodes|g
+s|${Images}|arn:aws:ec2:eu-central-1::image/*|g
+s|${ImageParameters}|arn:aws:ssm:eu-central-1::parameter/aws/service/*|g
+s|${MaxSize}|1000|g
+s|${OidcProviderArn}|arn:aws:iam::123456789012:oidc-provider/oidc.eks.eu-central-1.amazonaws.com/id/EXAMPLE|g
+s|${OidcProvider}|oidc.eks.eu-central-1.amazonaws.com/id/EXAMPLE|g
+s|${GitHubProviderArn}|arn:aws:iam::123456789012:oidc-provider/token.actions.githubusercontent.com|g
+s|${GitHubSubject}|repo:example/infrastructure:environment:replace-nodes|g
