@@ -6,6 +6,7 @@ import (
 	"html"
 	"regexp"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -29,21 +30,35 @@ const style = `
     .s35 { fill: #d2a8ff } .s36 { fill: #76e3ea }
   }`
 
+// motion shows each line when it was written, once, unless the reader has turned animations off.
+const motion = `
+  @media (prefers-reduced-motion: no-preference) { text { animation: show 0.3s both } }
+  @keyframes show { from { opacity: 0 } }`
+
 // control finds an escape sequence of a terminal. That of a style ends with m, after its numbers.
 func control() *regexp.Regexp { return regexp.MustCompile(`\x1b\[\??([0-9;]*)([A-Za-z])`) }
 
 // SVG returns a picture of what a program wrote to a terminal. The title is for those who cannot see it. Of the escape
 // sequences, it shows bold, dim, red, green, yellow, magenta and cyan. A carriage return begins the line again.
-func SVG(title, terminal string) string {
+// With the times at which the lines were written, the picture is animated.
+func SVG(title, terminal string, written ...time.Duration) string {
 	var text strings.Builder
+	style := style
+	if len(written) > 0 {
+		style += motion
+	}
 	columns, rows := 0, 0
 	for i, line := range strings.Split(strings.ReplaceAll(terminal, "\r\n", "\n"), "\n") {
 		line = line[strings.LastIndex(line, "\r")+1:]
 		if spans := spans(line); spans != "" {
 			columns = max(columns, utf8.RuneCountInString(control().ReplaceAllString(line, "")))
 			rows = i + 1
-			fmt.Fprintf(&text, "  <text x=\"%d\" y=\"%d\" xml:space=\"preserve\">%s</text>\n",
-				padding, padding+baseline+i*lineHeight, spans)
+			delay := ""
+			if i < len(written) {
+				delay = fmt.Sprintf(` style="animation-delay:%.1fs"`, written[i].Seconds())
+			}
+			fmt.Fprintf(&text, "  <text x=\"%d\" y=\"%d\"%s xml:space=\"preserve\">%s</text>\n",
+				padding, padding+baseline+i*lineHeight, delay, spans)
 		}
 	}
 	width, height := int(float64(columns)*charWidth)+2*padding, rows*lineHeight+2*padding

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestSVG(t *testing.T) {
@@ -20,6 +21,10 @@ func TestSVG(t *testing.T) {
 		if !strings.Contains(svg, want) {
 			t.Errorf("no %s in\n%s", want, svg)
 		}
+	}
+	if moving := SVG("A", "one\ntwo", 0, 1500*time.Millisecond); strings.Contains(svg, "animation") ||
+		!strings.Contains(moving, `y="49" style="animation-delay:1.5s"`) || !strings.Contains(moving, "prefers-reduced-motion") {
+		t.Errorf("it does not move, or %s does", svg)
 	}
 	for tokens := xml.NewDecoder(strings.NewReader(svg)); ; {
 		if _, err := tokens.Token(); errors.Is(err, io.EOF) {

@@ -25,10 +25,16 @@ func TestPicture(t *testing.T) {
 		t.Fatal(err)
 	}
 	var all strings.Builder
+	var at time.Duration
+	var written []time.Duration // the lines
 	for _, e := range events {
+		at += e.pause
+		for range strings.Count(e.text, "\n") {
+			written = append(written, at)
+		}
 		all.WriteString(e.text)
 	}
-	compare(t, "demo.svg", picture.SVG("The output of make demo", all.String()))
+	compare(t, "demo.svg", picture.SVG("The output of make demo", all.String(), written...))
 }
 
 // compare compares a picture of the pages.
