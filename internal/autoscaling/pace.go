@@ -92,8 +92,9 @@ func (p *pace) wait(ctx context.Context, r rank, until time.Time) error {
 }
 
 func (p *pace) waitUrgently(ctx context.Context) error {
-	if err := p.urgent.Wait(ctx); err != nil {
-		return cmp.Or(context.Cause(ctx), err)
+	if p.urgent.Wait(ctx) != nil { // ctx has ended, or would end before
+		<-ctx.Done()
+		return context.Cause(ctx)
 	}
 	return nil
 }

@@ -217,6 +217,14 @@ func TestWaitEnds(t *testing.T) {
 				t.Errorf("until %v: got %v", until, err)
 			}
 		}
+		soon, end := context.WithTimeoutCause(t.Context(), time.Millisecond, errStop)
+		defer end()
+		for p.urgent.Allow() {
+			continue
+		}
+		if err := p.wait(soon, heartbeat, time.Time{}); !errors.Is(err, errStop) || soon.Err() == nil {
+			t.Errorf("in a context that ends before its turn: %v", err)
+		}
 		if len(p.waiting) > 0 {
 			t.Errorf("%d wait still", len(p.waiting))
 		}
