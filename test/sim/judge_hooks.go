@@ -200,7 +200,8 @@ func (j hookJudge) nodeIsEmpty(c *cluster, h Hook, a awsim.Action) {
 	settled := m.from.Add(j.configs[h.Install].Drain.Settle - c.Timing.Watch)
 	j.countLatePods(c, a, settled)
 	left := slices.IndexFunc(j.podsOn(c, a.InstanceID, a.ClosedAt), func(p *podLife) bool {
-		return !marked && !j.cannot(c, a) || marked && !p.bound.After(settled) && !mayStay(p, m)
+		leaves := !marked && !j.cannot(c, a) || marked && !p.bound.After(settled) && !mayStay(p, m)
+		return leaves && !hungJudge{boundJudge{podJudge{j.judge}}}.isGivenUp(c, h, p, a.ClosedAt)
 	})
 	if left >= 0 {
 		j.violate("node empty", a.ClosedAt, "hook %s of %s completed while pod %s is on the node", a.Hook, a.InstanceID,
