@@ -22,8 +22,8 @@ func (j hungJudge) isGivenUp(c *cluster, h Hook, p *podLife, at time.Time) bool 
 	return !isNodeReady(nodeAt(&c.changes, p.Spec.NodeName, at)) || !p.DeletionTimestamp.Add(stuck).After(at)
 }
 
-// drainEnds: the drain of a node ends when the node is not Ready and the grace periods of all pods there are over. It does
-// not wait for its deadline, nor for as long as for pods that are stuck on a node that is Ready.
+// drainEnds: the drain of a node ends when the node is not Ready and the grace periods of all pods there are over. It
+// waits neither for its deadline, nor for as long as for pods that are stuck on a node that is Ready.
 func (j hungJudge) drainEnds(c *cluster, h Hook, a awsim.Action) {
 	closed, id := orNow(a.ClosedAt), a.InstanceID
 	m, marked := markAt(j.markings[c.Name], id, closed)
