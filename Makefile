@@ -343,10 +343,11 @@ deps-test: deps-site ## Install what make test-e2e runs: the AWS CLI, buildah, R
 	fi
 
 .PHONY: deps-real
-deps-real: ## Install what make test-real runs: containerd, runc, the CNI plugins, ip and nft.
-	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
-		! { command -v containerd runc ip nft && test -x /usr/lib/cni/bridge; } >/dev/null; then \
-		packages="containerd runc containernetworking-plugins iproute2 nftables"; \
+deps-real: ## Install what make test-real runs: containerd, runc, the CNI plugins, ip, nft, dbus-daemon and Redis.
+	@has() { for program; do command -v "$$program" >/dev/null || return; done; }; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+		! { has containerd runc ip nft dbus-daemon redis-check-rdb && test -x /usr/lib/cni/bridge; }; then \
+		packages="containerd runc containernetworking-plugins iproute2 nftables dbus-daemon redis-tools"; \
 		apt-get install -y $$packages || { apt-get update && apt-get install -y $$packages; } || true; \
 	fi
 

@@ -4,5 +4,6 @@
 //
 // All of it runs in namespaces of its own (of processes, mounts and the network), which end with the test binary in
 // whatever way that ends. It needs root and the Debian packages containerd, runc, containernetworking-plugins, iproute2
-// and nftables; Main skips the tests of a package where they cannot run, and says why.
+// and nftables; Main skips the tests of a package where they cannot run, and says why. Redis in containers needs
+// redis-tools, and machines that shut down need dbus-daemon.
 package realnodes

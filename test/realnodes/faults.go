@@ -13,12 +13,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Break has the machines of a version of the launch template lack a network plugin: their Nodes register, and never
-// become Ready.
-func (m *Machines) Break(version int) {
+// Lack is what the machines of a bad image lack.
+type Lack string
+
+// What machines may lack.
+const (
+	Network Lack = "a network plugin" // Their Nodes register, and never become Ready.
+	Pause   Lack = "the pause image"  // Their Nodes become Ready, and no pod starts.
+)
+
+// Break has the machines of a version of the launch template lack something.
+func (m *Machines) Break(version int, what Lack) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.broken[version] = true
+	m.lack[version] = what
 }
 
 // SignalKubelet sends a signal to the kubelet of an instance: after SIGSTOP it hangs, until SIGCONT.

@@ -4,6 +4,7 @@ package realnodes_test
 
 import (
 	"fmt"
+	"os/exec"
 	"slices"
 	"syscall"
 	"testing"
@@ -24,6 +25,9 @@ import (
 // faultNodes is how many nodes the group of TestFaults has between two faults.
 const faultNodes = 4
 
+// shutdownGrace is the time that kubelets have for their pods when a machine shuts down.
+const shutdownGrace = 20 * time.Second
+
 // webReplicas is how many pods serve during a fault.
 const webReplicas = 8
 
@@ -36,10 +40,14 @@ type faultFixture struct {
 // TestFaults: what a drain does to processes while something fails, one fault after the other.
 func TestFaults(t *testing.T) {
 	f := newFixture(t)
+	if _, err := exec.LookPath("dbus-daemon"); err == nil {
+		f.cluster.GraceAtShutdown(shutdownGrace)
+		t.Cleanup(func() { f.cluster.GraceAtShutdown(0) })
+	}
 	f.aws.AddRule(f.aws.QueueARN(f.queue), awsim.SpotWarning)
 	f.launch(faultNodes)
 	f.addHook()
-	f.install("config.launch.timeout=20s", "config.drain.stuckAfter=1m")
+	f.install("config.launch.timeout=12s", "config.drain.stuckAfter=1m")
 	for i, fault := range []struct {
 		name   string
 		within time.Duration
@@ -51,7 +59,10 @@ func TestFaults(t *testing.T) {
 		{"the API server is killed", 2 * time.Minute, faultFixture.killAPIServer},
 		{"a kubelet hangs for a while", 2 * time.Minute, faultFixture.hangKubelet},
 		{"a kubelet and a containerd hang", 3 * time.Minute, faultFixture.hangForGood},
-		{"a new image has no network", 2 * time.Minute, faultFixture.launchBroken},
+		{"a machine shuts down", 2 * time.Minute, faultFixture.shutDown},
+		{"a volume is detached late", 2 * time.Minute, faultFixture.detachLate},
+		{"a new image has no network", 2 * time.Minute, func(f faultFixture) { f.launchBroken(realnodes.Network) }},
+		{"a new image starts no pod", 2 * time.Minute, func(f faultFixture) { f.launchBroken(realnodes.Pause) }},
 	} {
 		t.Run(fault.name, func(t *testing.T) {
 			one := *f
@@ -329,12 +340,42 @@ func (f faultFixture) unready(id string) <-chan time.Time {
 	return at
 }
 
-// launchBroken has the trigger replace instances by those of a version whose nodes never become Ready.
-func (f faultFixture) launchBroken() {
-	before := f.inService()
+// shutDown has a machine shut down during the drain of its node. Its kubelet ends what is left: a pod whose budget allows
+// no eviction. The drain ends with it, and not at its deadline.
+func (f faultFixture) shutDown() {
+	if _, err := exec.LookPath("dbus-daemon"); err != nil {
+		f.t.Skipf("%v: apt-get install dbus-daemon", err)
+	}
+	id := f.spare()[0]
+	f.deploy("kept", 1, cluster.Pods{Prefer: cluster.NodeName(id), Change: realnodes.End("-after=5s")})
+	f.budget("kept", "1")
+	f.ready("kept", 1)
+	f.terminate(id)
+	f.must(f.cluster.ShutDown(id))
+	a := f.checkCompleted(id)
+	f.t.Logf("the hook was completed after %v", a.ClosedAt.Sub(a.StartedAt))
+	kept := slices.ContainsFunc(f.processes(id), func(p process) bool { return p.of("kept") })
+	if !kept {
+		f.t.Error("the pod that no drain evicts was elsewhere")
+	}
+	f.must(f.cluster.Client().AppsV1().Deployments(f.namespace).Delete(f.t.Context(), "kept", metav1.DeleteOptions{}))
+}
+
+// launchBroken has the trigger replace instances by those of a version whose nodes never become Ready, or on whose nodes
+// the pods of a critical DaemonSet do not.
+func (f faultFixture) launchBroken(what realnodes.Lack) {
+	before, launched := f.inService(), len(f.launches())
+	// Launches wait for those of the priority.
+	f.must(f.cluster.DaemonSet(f.t.Context(), f.namespace, "daemon", cluster.Pods{
+		PriorityClass: "system-node-critical", Change: realnodes.Daemon,
+	}))
+	f.ready("daemon", faultNodes)
+	defer func() {
+		f.must(f.cluster.Client().AppsV1().DaemonSets(f.namespace).Delete(f.t.Context(), "daemon", metav1.DeleteOptions{}))
+	}()
 	version, err := f.aws.AddTemplateVersion(template, "ami-3")
 	f.must(err)
-	f.cluster.Break(version)
+	f.cluster.Break(version, what)
 	f.aws.SetDelays(awsim.Delays{Terminate: time.Second, RefreshGiveUp: 15 * time.Second})
 	f.must(f.aws.PutHook(group, awsim.Hook{
 		Name: "launch", Transition: awsim.Launching, HeartbeatTimeout: 2 * time.Minute,
@@ -344,13 +385,17 @@ func (f faultFixture) launchBroken() {
 	if gone := f.gone(before); code != 3 || len(gone) > 0 {
 		f.t.Errorf("the trigger exited with %d, and %v are gone:\n%s", code, gone, output)
 	}
-	var results []string
+	if results := f.launches()[launched:]; !slices.Equal(results, []string{"ABANDON"}) {
+		f.t.Errorf("the launches of the new version ended with %q, want one that is abandoned", results)
+	}
+}
+
+// launches returns how launches that a hook held have ended.
+func (f faultFixture) launches() (results []string) {
 	for _, a := range f.aws.Ledger() {
 		if a.Transition == awsim.Launching {
 			results = append(results, a.Result)
 		}
 	}
-	if !slices.Equal(results, []string{"ABANDON"}) {
-		f.t.Errorf("the launches of the new version ended with %q, want one that is abandoned", results)
-	}
+	return results
 }

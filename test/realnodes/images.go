@@ -13,14 +13,41 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/node-drainer/node-drainer/test/harness"
 )
 
-// writeImage writes an archive, as docker save does, of an image that holds static programs in its root folder and runs
-// the first. containerd imports it, so that no registry is needed.
-func writeImage(path, tag, user string, programs ...string) error {
+// program is a file of an image, and where it is here.
+type program struct{ path, from string }
+
+// inRoot returns static programs for the root folder of an image.
+func inRoot(static ...string) (all []program) {
+	for _, from := range static {
+		all = append(all, program{"/" + filepath.Base(from), from})
+	}
+	return all
+}
+
+// withLibraries returns a program, at a path of an image, and the libraries that it is linked with, as ldd lists them.
+func withLibraries(path, from string) ([]program, error) {
+	output, err := exec.Command("ldd", from).Output()
+	if err != nil {
+		return nil, fmt.Errorf("list the libraries of %s: %w", from, err)
+	}
+	all := []program{{path, from}}
+	for word := range strings.FieldsSeq(string(output)) {
+		if filepath.IsAbs(word) {
+			all = append(all, program{word, word})
+		}
+	}
+	return all, nil
+}
+
+// writeImage writes an archive, as docker save does, of an image that holds programs and runs the first. containerd
+// imports it, so that no registry is needed.
+func writeImage(path, tag, user string, programs []program) error {
 	layer, err := layerOf(programs)
 	if err != nil {
 		return err
@@ -28,7 +55,7 @@ func writeImage(path, tag, user string, programs ...string) error {
 	sum := sha256.Sum256(layer)
 	config, err := json.Marshal(map[string]any{
 		"architecture": runtime.GOARCH, "os": "linux", "created": time.Unix(0, 0).UTC(),
-		"config": map[string]any{"Entrypoint": []string{"/" + filepath.Base(programs[0])}, "User": user},
+		"config": map[string]any{"Entrypoint": []string{programs[0].path}, "User": user},
 		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{"sha256:" + hex.EncodeToString(sum[:])}},
 	})
 	if err != nil {
@@ -54,18 +81,18 @@ func writeImage(path, tag, user string, programs ...string) error {
 }
 
 // layerOf returns a layer of the programs, and a /tmp.
-func layerOf(programs []string) ([]byte, error) {
+func layerOf(programs []program) ([]byte, error) {
 	var layer bytes.Buffer
 	w := tar.NewWriter(&layer)
 	if err := w.WriteHeader(&tar.Header{Name: "tmp/", Typeflag: tar.TypeDir, Mode: 0o1777}); err != nil {
 		return nil, err
 	}
 	for _, p := range programs {
-		content, err := os.ReadFile(p)
+		content, err := os.ReadFile(p.from)
 		if err != nil {
 			return nil, err
 		}
-		if err := addFile(w, filepath.Base(p), 0o755, content); err != nil {
+		if err := addFile(w, strings.TrimPrefix(p.path, "/"), 0o755, content); err != nil {
 			return nil, err
 		}
 	}
@@ -94,7 +121,7 @@ func importImages(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	containerd, err := n.spawn("containerd", "--config", n.path("containerd.toml"))
+	containerd, err := n.spawn("containerd", nil, "--config", n.path("containerd.toml"))
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,9 @@ type Load struct {
 
 // Account is what became of the requests of a Load.
 type Account struct {
+	Began    time.Time
 	Sent     int
+	Each     []int     // requests that were sent in each second
 	Failures []Failure // In the order of their times.
 	Slowest  time.Duration
 }
@@ -51,16 +53,15 @@ func StartLoad(url string, rate int) *Load {
 	}
 	l := &Load{url: url, clients: []*http.Client{client(false), client(true)}}
 	ctx, stop := context.WithCancel(context.Background())
-	l.stop = stop
+	l.stop, l.account.Began = stop, time.Now()
 	l.work.Go(func() { l.send(ctx, rate) })
 	return l
 }
 
 // send sends requests. After a pause of the machine it sends those that are due at once, so that the rate is kept.
 func (l *Load) send(ctx context.Context, rate int) {
-	began := time.Now()
 	for n := 0; ; n++ {
-		wait := time.NewTimer(time.Until(began.Add(time.Duration(n) * time.Second / time.Duration(rate))))
+		wait := time.NewTimer(time.Until(l.account.Began.Add(time.Duration(n) * time.Second / time.Duration(rate))))
 		select {
 		case <-ctx.Done():
 			wait.Stop()
@@ -77,11 +78,19 @@ func (l *Load) request(client *http.Client) {
 	took := time.Since(sent)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.account.Sent++
+	l.account.count(sent)
 	l.account.Slowest = max(l.account.Slowest, took)
 	if err != nil {
 		l.account.Failures = append(l.account.Failures, Failure{sent, took, err.Error()})
 	}
+}
+
+// count counts a request.
+func (a *Account) count(sent time.Time) {
+	second := int(sent.Sub(a.Began) / time.Second)
+	a.Each = append(a.Each, make([]int, max(0, second+1-len(a.Each)))...)
+	a.Each[second]++
+	a.Sent++
 }
 
 func get(client *http.Client, url string) error {

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,6 +26,7 @@ import (
 const (
 	pauseImage    = "node-drainer.test/pause:1"
 	workloadImage = "node-drainer.test/workload:1"
+	redisImage    = "node-drainer.test/redis:1"
 	// Registry, Repository and Tag name the image of the product.
 	Registry   = "node-drainer.test"
 	Repository = "node-drainer/node-drainer"
@@ -48,7 +50,10 @@ type Machines struct {
 	mu       sync.Mutex
 	started  int
 	machines map[string]*node // By instance.
-	broken   map[int]bool     // By version of the launch template.
+	lack     map[int]Lack     // By version of the launch template.
+	ends     []time.Time      // when machines were killed
+
+	shutdownGrace time.Duration // See GraceAtShutdown.
 }
 
 // Start starts a control plane whose Services work, without nodes, in the namespaces of Main.
@@ -68,7 +73,7 @@ func Start(ctx context.Context, log io.Writer) (*Cluster, error) {
 	}
 	c := &Cluster{Cluster: control, Machines: &Machines{
 		nodes: control.Nodes, kubeconfig: control.Kubeconfig(), programs: programs, dir: Isolated(),
-		machines: map[string]*node{}, broken: map[int]bool{},
+		machines: map[string]*node{}, lack: map[int]Lack{},
 	}}
 	return c, c.startProxy(ctx)
 }
@@ -137,13 +142,13 @@ func (m *Machines) LaunchVersion(ctx context.Context, instanceID, zone string, v
 		name: cluster.NodeName(instanceID), zone: zone, instance: instanceID, number: m.started,
 		dir: filepath.Join(m.dir, fmt.Sprintf("m%d", m.started)), cgroup: cgroupOf(m.dir) + "/" + instanceID,
 	}
-	n.broken = m.broken[version]
+	n.lacks, n.shutdownGrace = m.lack[version], m.shutdownGrace
 	m.machines[instanceID] = n
 	m.mu.Unlock()
-	if err := n.boot(m.kubeconfig, m.programs); err != nil {
+	if err := n.boot(ctx, m.kubeconfig, m.programs); err != nil {
 		return fmt.Errorf("start the machine of %s: %w", instanceID, err)
 	}
-	if n.broken {
+	if n.lacks == Network {
 		return nil
 	}
 	return m.nodes.WaitSchedulable(ctx, n.name)
@@ -160,12 +165,22 @@ func (m *Machines) Terminate(ctx context.Context, instanceID string) (killed []s
 		return nil, nil
 	}
 	killed, err = m.Pods(ctx, instanceID)
+	m.mu.Lock()
+	m.ends = append(m.ends, time.Now())
+	m.mu.Unlock()
 	err = errors.Join(err, n.kill())
 	_, removed := m.nodes.RemoveNode(ctx, n.name)
 	if apierrors.IsNotFound(removed) { // Its kubelet has not registered it yet.
 		removed = nil
 	}
 	return killed, errors.Join(err, removed)
+}
+
+// Ends returns when machines have been killed.
+func (m *Machines) Ends() []time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.ends)
 }
 
 // Pods returns the pods on the instance's node that a drain would still have to evict.

@@ -12,6 +12,7 @@ import (
 	"github.com/node-drainer/node-drainer/test/chart"
 	"github.com/node-drainer/node-drainer/test/cluster"
 	"github.com/node-drainer/node-drainer/test/harness"
+	"github.com/node-drainer/node-drainer/test/redisserver"
 )
 
 // Main runs the tests of a package in namespaces of their own, and returns the exit code for TestMain. Where containers
@@ -72,22 +73,35 @@ func buildProduct(ctx context.Context, dir string) error {
 	if _, err := chart.Helm(ctx, nil, "version"); err != nil { // Here it can be built.
 		return err
 	}
-	for _, program := range []string{harness.Agent, harness.Trigger} {
-		if _, err := harness.Build(ctx, dir, program, harness.Options{}); err != nil {
+	var programs []string
+	for _, program := range []string{harness.Agent, harness.Trigger, harness.Handover} {
+		path, err := harness.Build(ctx, dir, program, harness.Options{})
+		if err != nil {
 			return err
 		}
+		programs = append(programs, path)
 	}
-	return writeImage(filepath.Join(dir, "product.tar"), Registry+"/"+Repository+":"+Tag, "65532:65532",
-		filepath.Join(dir, harness.Agent), filepath.Join(dir, harness.Trigger))
+	image := filepath.Join(dir, "product.tar")
+	return writeImage(image, Registry+"/"+Repository+":"+Tag, "65532:65532", inRoot(programs...))
 }
 
-// buildWorkload builds the program of the workloads, and images of it.
+// buildWorkload builds the program of the workloads, and images of it: that of Redis, if it is installed here, has the
+// server, too.
 func buildWorkload(ctx context.Context, dir string) error {
 	workload, err := harness.Build(ctx, dir, "workload", harness.Options{Package: "test/realnodes/workload"})
 	if err != nil {
 		return err
 	}
-	return errors.Join(
-		writeImage(filepath.Join(dir, "pause.tar"), pauseImage, "", workload),
-		writeImage(filepath.Join(dir, "workload.tar"), workloadImage, "", workload))
+	err = errors.Join(
+		writeImage(filepath.Join(dir, "pause.tar"), pauseImage, "", inRoot(workload)),
+		writeImage(filepath.Join(dir, "workload.tar"), workloadImage, "", inRoot(workload)))
+	server, missing := redisserver.Find()
+	if err != nil || missing != nil {
+		return err
+	}
+	programs, err := withLibraries("/redis-server", server)
+	if err != nil {
+		return err
+	}
+	return writeImage(filepath.Join(dir, "redis.tar"), redisImage, "", append(inRoot(workload), programs...))
 }

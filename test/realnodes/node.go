@@ -1,6 +1,7 @@
 package realnodes
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -32,8 +33,10 @@ type node struct {
 	dir                  string
 	number               int // of its addresses
 	cgroup               string
-	broken               bool // It has no network plugin, so its Node never becomes Ready.
+	lacks                Lack
 	containerd, kubelet  *exec.Cmd
+	shutdownGrace        time.Duration
+	logind               *logind // nil without shutdownGrace
 }
 
 // address returns the address of the node in the network of the machines.
@@ -49,7 +52,7 @@ func (n *node) socket() string { return n.path("containerd.sock") }
 func (n *node) bridge() string { return fmt.Sprintf("nd-%d", n.number) }
 
 // boot starts the machine. It does not wait for the Node.
-func (n *node) boot(kubeconfig string, programs string) error {
+func (n *node) boot(ctx context.Context, kubeconfig string, programs string) error {
 	for _, dir := range []string{"cni", "state", "kubelet", "pki", "logs"} {
 		if err := os.MkdirAll(n.path(dir), 0o755); err != nil {
 			return err
@@ -63,18 +66,25 @@ func (n *node) boot(kubeconfig string, programs string) error {
 	if err != nil {
 		return err
 	}
-	if n.containerd, err = n.spawn("containerd", "--config", n.path("containerd.toml")); err != nil {
+	if n.containerd, err = n.spawn("containerd", nil, "--config", n.path("containerd.toml")); err != nil {
 		return err
 	}
-	n.kubelet, err = n.spawn(filepath.Join(programs, "kubelet"), "--config="+n.path("kubelet.yaml"),
+	var env []string
+	if n.shutdownGrace > 0 {
+		if err := n.startLogind(ctx, n.shutdownGrace); err != nil {
+			return err
+		}
+		env = []string{"DBUS_SYSTEM_BUS_ADDRESS=" + n.logind.address}
+	}
+	n.kubelet, err = n.spawn(filepath.Join(programs, "kubelet"), env, "--config="+n.path("kubelet.yaml"),
 		"--kubeconfig="+kubeconfig, "--hostname-override="+n.name, "--root-dir="+n.path("kubelet"),
 		"--cert-dir="+n.path("pki"), "--node-ip="+n.address(),
 		"--node-labels="+corev1.LabelTopologyZone+"="+n.zone+","+corev1.LabelTopologyRegion+"="+n.zone[:len(n.zone)-1])
 	return err
 }
 
-// spawn starts a program of the node. Its output is in the node's folder.
-func (n *node) spawn(program string, args ...string) (*exec.Cmd, error) {
+// spawn starts a program of the node, with further variables. Its output is in the node's folder.
+func (n *node) spawn(program string, env []string, args ...string) (*exec.Cmd, error) {
 	log, err := os.OpenFile(n.path("logs", filepath.Base(program)+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
@@ -82,6 +92,7 @@ func (n *node) spawn(program string, args ...string) (*exec.Cmd, error) {
 	defer log.Close()
 	cmd := exec.Command(program, args...)
 	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Env = append(os.Environ(), env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return nil, err
@@ -90,6 +101,10 @@ func (n *node) spawn(program string, args ...string) (*exec.Cmd, error) {
 }
 
 func (n *node) writeContainerdConfig(root string) error {
+	pause := pauseImage
+	if n.lacks == Pause {
+		pause = "node-drainer.test/missing:1"
+	}
 	return os.WriteFile(n.path("containerd.toml"), fmt.Appendf(nil, `version = 2
 root = %q
 state = %q
@@ -107,13 +122,13 @@ disabled_plugins = ["io.containerd.snapshotter.v1.aufs", "io.containerd.snapshot
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = %q
     conf_dir = %q
-`, root, n.path("state"), n.socket(), pauseImage, pluginsDir, n.path("cni")), 0o600)
+`, root, n.path("state"), n.socket(), pause, pluginsDir, n.path("cni")), 0o600)
 }
 
-// writeNetwork writes the CNI configuration, unless the machine is broken: a bridge, whose pods the other nodes and the
+// writeNetwork writes the CNI configuration, unless the machine lacks it: a bridge, whose pods the other nodes and the
 // host reach by their addresses.
 func (n *node) writeNetwork() error {
-	if n.broken {
+	if n.lacks == Network {
 		return nil
 	}
 	config, err := json.Marshal(map[string]any{
@@ -153,6 +168,7 @@ func (n *node) writeKubeletConfig() error {
 		"podLogsDir": n.path("logs", "pods"), "serializeImagePulls": false,
 		"nodeStatusUpdateFrequency": seconds(10), "syncFrequency": seconds(10), "runtimeRequestTimeout": seconds(30),
 		"volumePluginDir": n.path("volumeplugins"), "maxPods": 110,
+		"shutdownGracePeriod": n.shutdownGrace.String(), "shutdownGracePeriodCriticalPods": "0s",
 	})
 	if err != nil {
 		return err
@@ -163,7 +179,11 @@ func (n *node) writeKubeletConfig() error {
 // kill ends the machine as EC2 does when the time of an instance is over: everything that runs on it at once, without a
 // signal that a process could handle. Its mounts and its bridge go, too.
 func (n *node) kill() error {
-	for _, cmd := range []*exec.Cmd{n.kubelet, n.containerd} {
+	machine := []*exec.Cmd{n.kubelet, n.containerd}
+	if n.logind != nil {
+		machine = append(machine, n.logind.bus)
+	}
+	for _, cmd := range machine {
 		if cmd != nil {
 			_ = cmd.Process.Kill()
 			_ = cmd.Wait()

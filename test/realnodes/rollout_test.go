@@ -4,6 +4,10 @@ package realnodes_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -17,7 +21,11 @@ import (
 	"github.com/node-drainer/node-drainer/test/cluster"
 	"github.com/node-drainer/node-drainer/test/harness"
 	"github.com/node-drainer/node-drainer/test/realnodes"
+	"github.com/node-drainer/node-drainer/test/realnodes/account"
 )
+
+var recordRuns = flag.Bool("record", false,
+	"TestRollout writes account/rollouts.json, of which go generate ./test/realnodes/account draws the picture")
 
 // server is a Deployment that answers requests, of which docs/zero-downtime.md tells.
 type server struct {
@@ -76,6 +84,7 @@ func (f *fixture) deployServer(s server) (url string) {
 // TestRollout: while all nodes are replaced, no request fails to a server that follows docs/zero-downtime.md. To
 // servers that do all of it but one thing requests fail, and to all of them without the agent.
 func TestRollout(t *testing.T) {
+	var runs []account.Run
 	t.Run("agent", func(t *testing.T) {
 		f := newFixture(t)
 		failed := f.replaceAll(func() {
@@ -91,15 +100,37 @@ func TestRollout(t *testing.T) {
 		if t.Failed() {
 			f.explain()
 		}
+		runs = append(runs, f.run("The agent", failed["web"]))
 	})
 	t.Run("kubectl drain", func(t *testing.T) {
 		f := newFixture(t)
-		f.replaceAll(f.refresh, f.addHook, f.drainByKubectl)
+		runs = append(runs, f.run("kubectl drain", f.replaceAll(f.refresh, f.addHook, f.drainByKubectl)["web"]))
 	})
 	t.Run("no drain", func(t *testing.T) {
 		f := newFixture(t)
-		f.replaceAll(f.refresh)
+		runs = append(runs, f.run("No drain", f.replaceAll(f.refresh)["web"]))
 	})
+	if !*recordRuns || t.Failed() {
+		return
+	}
+	text, err := json.Marshal(runs)
+	if err := errors.Join(err, os.WriteFile("account/rollouts.json", append(text, '\n'), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run returns the account of a replacement of all nodes, for its picture.
+func (f *fixture) run(title string, a realnodes.Account) account.Run {
+	r := account.Run{Title: title, Sent: a.Each, Failed: make([]int, len(a.Each))}
+	for _, one := range a.Failures {
+		r.Failed[int(one.Sent.Sub(a.Began)/time.Second)]++
+	}
+	for _, at := range f.cluster.Ends() {
+		if at.After(a.Began) {
+			r.Left = append(r.Left, at.Sub(a.Began).Round(100*time.Millisecond).Seconds())
+		}
+	}
+	return r
 }
 
 // replaceAll has all nodes replaced under load, and returns what became of the requests to each server. prepare is

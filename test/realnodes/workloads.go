@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -70,19 +71,26 @@ func mount(t *corev1.PodTemplateSpec, name, from, to string) {
 	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: to})
 }
 
-// Service creates a Service for the pods of a workload, and returns its URL.
+// Service creates a Service for the pods of a workload that listen on servePort, and returns its URL.
 func Service(ctx context.Context, c *cluster.Cluster, namespace, name string) (url string, err error) {
+	address, err := service(ctx, c, namespace, name, corev1.ServicePort{Port: 80, TargetPort: intstr.FromInt32(servePort)})
+	return "http://" + address + "/", err
+}
+
+// service creates a Service for the pods of a workload, and returns its address.
+func service(
+	ctx context.Context, c *cluster.Cluster, namespace, name string, port corev1.ServicePort,
+) (address string, err error) {
 	s, err := c.Client().CoreV1().Services(namespace).Create(ctx, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.ServiceSpec{
-			Selector: map[string]string{cluster.AppLabel: name},
-			Ports:    []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(servePort)}},
+			Selector: map[string]string{cluster.AppLabel: name}, Ports: []corev1.ServicePort{port},
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		return "", err
 	}
-	return "http://" + net.JoinHostPort(s.Spec.ClusterIP, "80") + "/", nil
+	return net.JoinHostPort(s.Spec.ClusterIP, strconv.Itoa(int(port.Port))), nil
 }
 
 func makeFolders() error {

@@ -20,7 +20,7 @@ func NewCluster(ctx context.Context, shards int) (*Group, error) {
 	g.shards = shards
 	for i := range 2 * shards {
 		s, err := newServer(g.dir, fmt.Sprintf("redis-%d", i), g.NewIP(), func() string {
-			return serverConfig() + clusterConfig()
+			return ServerConfig() + ClusterConfig()
 		})
 		if err != nil {
 			return nil, err
@@ -37,8 +37,8 @@ func NewCluster(ctx context.Context, shards int) (*Group, error) {
 	return g, nil
 }
 
-// clusterConfig is what the configuration of the nodes of a cluster has besides.
-func clusterConfig() string {
+// ClusterConfig is what the configuration of the nodes of a cluster has besides.
+func ClusterConfig() string {
 	return fmt.Sprintf("cluster-enabled yes\ncluster-node-timeout %d\n", DownAfter.Milliseconds())
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/node-drainer/node-drainer/internal/handover/redis/resp"
 )
 
-// timeout is that of connecting and of a command.
+// timeout is that of a command.
 const timeout = 10 * time.Second
 
 // exchange sends a command over a connection and reads the reply.

@@ -37,6 +37,7 @@ type Group struct {
 	Servers   []*Server
 	Sentinels []*Server
 	Spare     *Server // the one that a surge starts; nil without
+	Service   string  // an address at which any of the sentinels answers; empty without one
 
 	shards int // of a cluster; 0 if it is none
 
@@ -78,16 +79,16 @@ func (g *Group) Close() error {
 	return errors.Join(append(problems, os.RemoveAll(g.dir), g.lock.Close())...)
 }
 
-// serverConfig is the configuration of all servers. What a server has of the stream survives a restart.
-func serverConfig() string {
+// ServerConfig is the configuration of all servers. What a server has of the stream survives a restart.
+func ServerConfig() string {
 	return strings.Join([]string{
 		"port 6379", "protected-mode no", "save 3600 1", "appendonly no", "repl-diskless-sync-delay 0",
 		"user " + Username + " on >" + Password + " " + ServerRights,
 	}, "\n") + "\n"
 }
 
-// sentinelConfig is the configuration of all sentinels.
-func sentinelConfig(leader string, quorum int) string {
+// SentinelConfig is the configuration of all sentinels.
+func SentinelConfig(leader string, quorum int) string {
 	return strings.Join([]string{
 		"port 26379", "protected-mode no",
 		"user " + Username + " on >" + Password + " " + SentinelRights,
@@ -109,7 +110,7 @@ func NewReplication(ctx context.Context, count int) (*Group, error) {
 // addServers starts servers that follow whoever leads; the first one leads.
 func (g *Group) addServers(ctx context.Context, count int) error {
 	for i := range count {
-		s, err := newServer(g.dir, fmt.Sprintf("redis-%d", i), g.NewIP(), serverConfig)
+		s, err := newServer(g.dir, fmt.Sprintf("redis-%d", i), g.NewIP(), ServerConfig)
 		if err != nil {
 			return err
 		}
@@ -144,7 +145,7 @@ func NewSentinel(ctx context.Context, count int) (*Group, error) {
 func addSentinels(ctx context.Context, g *Group, count int) error {
 	for i := range count {
 		s, err := newServer(g.dir, fmt.Sprintf("sentinel-%d", i), g.NewIP(), func() string {
-			return sentinelConfig(g.Leader(ctx).IP(), count/2+1)
+			return SentinelConfig(g.Leader(ctx).IP(), count/2+1)
 		})
 		if err != nil {
 			return err
@@ -276,7 +277,7 @@ func (g *Group) WaitListed(ctx context.Context) error {
 
 // Do sends a command as the user that may do everything.
 func (s *Server) Do(ctx context.Context, args ...string) (resp.Value, error) {
-	conn, err := (&net.Dialer{Timeout: timeout}).DialContext(ctx, "tcp", s.Address())
+	conn, err := (&net.Dialer{Timeout: 2 * dialTimeout}).DialContext(ctx, "tcp", s.Address())
 	if err != nil {
 		return resp.Value{}, err
 	}

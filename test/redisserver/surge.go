@@ -20,7 +20,7 @@ func NewShards(ctx context.Context, shards int) (*Group, error) {
 	g.shards = shards
 	for i := range shards + 1 {
 		s, err := newServer(g.dir, fmt.Sprintf("redis-%d", i), g.NewIP(), func() string {
-			return strings.Replace(serverConfig(), ServerRights, ServerRights+" "+SurgeRights, 1) + clusterConfig()
+			return strings.Replace(ServerConfig(), ServerRights, ServerRights+" "+SurgeRights, 1) + ClusterConfig()
 		})
 		if err != nil {
 			return nil, errors.Join(err, g.Close())
@@ -50,7 +50,7 @@ func NewLoneLeader(ctx context.Context, sentinels int) (*Group, error) {
 	if err := addSentinels(ctx, g, sentinels); err != nil {
 		return nil, errors.Join(err, g.Close())
 	}
-	if g.Spare, err = newServer(g.dir, "redis-1", g.NewIP(), serverConfig); err != nil {
+	if g.Spare, err = newServer(g.dir, "redis-1", g.NewIP(), ServerConfig); err != nil {
 		return nil, errors.Join(err, g.Close())
 	}
 	g.Spare.args = g.Servers[0].args

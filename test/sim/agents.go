@@ -222,13 +222,17 @@ func (p awsTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func (p *process) kubernetes() (kubernetes.Interface, error) {
-	return kubernetes.NewForConfig(&rest.Config{
+	cfg := &rest.Config{
 		Host: "http://kubernetes", Transport: kubeTransport{p}, QPS: -1, UserAgent: p.agent.Name,
 		ContentConfig: rest.ContentConfig{
 			ContentType:        runtime.ContentTypeProtobuf,
 			AcceptContentTypes: runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON,
 		},
-	})
+	}
+	if change := p.agent.world.rollouts.mutant.agents; change != nil {
+		cfg.Transport, cfg.AcceptContentTypes = change(cfg.Transport), runtime.ContentTypeJSON
+	}
+	return kubernetes.NewForConfig(cfg)
 }
 
 type kubeTransport struct{ *process }

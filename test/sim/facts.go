@@ -29,6 +29,7 @@ type facts struct {
 	cordons   map[string]time.Time   // by instance: when an administrator cordoned its node
 	replaced  map[string]time.Time   // by instance: when another one registered a Node of its name
 	rejoined  map[string][]time.Time // by instance: when its Node registered again
+	hung      map[string][]span      // by instance: when its container runtime hung; until its machine booted again
 	removed   map[string]int         // by node and owner: the pods that agents removed
 	storm     bool                   // agents remove pods without end
 	// goroutines and live bytes are the most there were, of this world and of those that run at the same time
@@ -43,7 +44,7 @@ func newFacts(w *world) *facts {
 	return &facts{
 		world: w, truths: map[string][]truth{}, losses: map[string]bool{}, returns: map[string][]time.Time{},
 		cordons: map[string]time.Time{}, replaced: map[string]time.Time{}, rejoined: map[string][]time.Time{},
-		removed: map[string]int{},
+		removed: map[string]int{}, hung: map[string][]span{},
 	}
 }
 

@@ -38,6 +38,31 @@ func (f *facts) replace(id string, another bool) {
 	f.cancel(id, "annotated")
 }
 
+// hang records that the container runtime of an instance hangs.
+func (f *facts) hang(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.hung[id] = append(f.hung[id], span{from: time.Now()})
+}
+
+// booted records that the machine of an instance has booted: its container runtime works.
+func (f *facts) booted(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range f.hung[id] {
+		if one := &f.hung[id][i]; one.until.IsZero() {
+			one.until = time.Now()
+		}
+	}
+}
+
+// isHung reports whether the container runtime of an instance hung at a time.
+func (f *facts) isHung(id string, at time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.ContainsFunc(f.hung[id], func(s span) bool { return !s.from.After(at) && isAfter(s.until, at) })
+}
+
 // hasRejoined reports whether the Node of an instance registered again between two times.
 func (f *facts) hasRejoined(id string, after, before time.Time) bool {
 	f.mu.Lock()

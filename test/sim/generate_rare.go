@@ -28,6 +28,7 @@ func (g rareGenerator) all() {
 		{40, events.flood},
 		{7, events.standby},
 		{12, g.restarted},
+		{8, events.hang},
 	} {
 		if g.chance(add.chance) {
 			add.to()

@@ -72,6 +72,13 @@ func (g rareEvents) rejoin() {
 	}
 }
 
+// hang has the container runtime of a node hang, before or during its drain.
+func (g rareEvents) hang() {
+	if s, ok := g.nodeStep(append(drains(), "interrupt")...); ok {
+		g.after(s, -10*time.Minute, oneOf(g.generator, 30*time.Second, 5*time.Minute), Step{Do: "hang"})
+	}
+}
+
 // ago returns how old a forged message says that it is; less than zero if it is of the future.
 func (g rareEvents) ago() time.Duration {
 	return oneOf(g.generator, epoch, epoch, 50*time.Hour, 6*time.Hour, 20*time.Minute, 2*time.Minute, -2*time.Hour)

@@ -49,6 +49,7 @@ func (j boundJudge) judgeDrain(c *cluster, h Hook, a awsim.Action) {
 		return
 	}
 	j.drainEnds(c, h, a)
+	hungJudge{j}.drainEnds(c, h, a)
 	j.cordonedAgain(c, h, a)
 }
 

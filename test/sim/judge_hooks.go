@@ -199,12 +199,15 @@ func (j hookJudge) nodeIsEmpty(c *cluster, h Hook, a awsim.Action) {
 	}
 	settled := m.from.Add(j.configs[h.Install].Drain.Settle - c.Timing.Watch)
 	j.countLatePods(c, a, settled)
-	left := slices.IndexFunc(j.podsOn(c, a.InstanceID, a.ClosedAt), func(p *podLife) bool {
+	there := slices.DeleteFunc(j.podsOn(c, a.InstanceID, a.ClosedAt), func(p *podLife) bool {
+		return hungJudge{boundJudge{podJudge(j)}}.isGivenUp(c, h, p, a.ClosedAt)
+	})
+	left := slices.IndexFunc(there, func(p *podLife) bool {
 		return !marked && !j.cannot(c, a) || marked && !p.bound.After(settled) && !mayStay(p, m)
 	})
 	if left >= 0 {
 		j.violate("node empty", a.ClosedAt, "hook %s of %s completed while pod %s is on the node", a.Hook, a.InstanceID,
-			j.podsOn(c, a.InstanceID, a.ClosedAt)[left].Name)
+			there[left].Name)
 	}
 }
 

@@ -148,9 +148,9 @@ func (j requestJudge) drainsForAlarm(r removal, m marking) bool {
 	return !r.isOfEarlierPod() && m.mark.Reason == string(event.Alarm) && !cordons
 }
 
-// drainEnds: a drain that an annotation asks for ends within DRAIN_TIMEOUT, and the condition of the node says so,
-// unless the API server refuses what the agent does in the last minute. It begins again when a hook no longer holds
-// the instance.
+// drainEnds: a drain that an annotation asks for ends within DRAIN_TIMEOUT, and the condition of the node says so, or
+// that the node is lost, unless the API server refuses what the agent does in the last minute. It begins again when a
+// hook no longer holds the instance.
 func (j requestJudge) drainEnds(m *machine, t truth) {
 	install := m.cluster.manager(m.group)
 	if install == "" {
@@ -168,7 +168,8 @@ func (j requestJudge) drainEnds(m *machine, t truth) {
 	marking, marked := markAt(j.markings[m.cluster.Name], m.id, due)
 	deadline := marking.mark.Deadline
 	refused := overlap(outages, deadline.Add(-time.Minute), deadline) > 0
-	if !marked || cfg.Drain.AtDeadline == "delete" && !refused && !isDrained(n) {
+	ended := isDrained(n) || j.facts.isHung(m.id, due) && isLost(n)
+	if !marked || cfg.Drain.AtDeadline == "delete" && !refused && !ended {
 		j.violate("requested drains end", due, "node %s is not drained %v after its annotation", m.id, due.Sub(from))
 	}
 }
@@ -188,6 +189,13 @@ func (j requestJudge) drainStarts(id string, from, end time.Time) time.Time {
 func isDrained(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == node.ConditionType && c.Status == corev1.ConditionTrue
+	})
+}
+
+// isLost reports whether the condition of a Node says that its machine or its kubelet has failed.
+func isLost(n *corev1.Node) bool {
+	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == node.ConditionType && c.Reason == "NodeLost"
 	})
 }
 

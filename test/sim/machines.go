@@ -217,6 +217,7 @@ func (m *machines) restart(id string) {
 			m.world.facts.returned(id)
 		}
 		m.world.log.add("aws", "machine booted", "node", id)
+		m.world.facts.booted(id)
 		switch {
 		case !m.isNode(id):
 			m.world.work.Go(func() {

@@ -1,7 +1,12 @@
 package sim
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
 	"slices"
 	"testing"
 	"time"
@@ -61,6 +66,55 @@ type poolless struct{ plan.Reader }
 
 func (poolless) Pool(context.Context, string) ([]refresh.Instance, error) { return nil, nil }
 
+// misses is a connection on which events of watches are missed that contain a text.
+type misses struct {
+	http.RoundTripper
+	text []byte
+}
+
+func (m misses) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := m.RoundTripper.RoundTrip(r)
+	if err != nil || !r.URL.Query().Has("watch") {
+		return answer, err
+	}
+	out, in := io.Pipe()
+	events := json.NewDecoder(answer.Body)
+	go func() {
+		for {
+			var event json.RawMessage
+			err := events.Decode(&event)
+			if err == nil && !bytes.Contains(event, m.text) {
+				_, err = in.Write(event)
+			}
+			if err != nil {
+				_ = in.CloseWithError(err)
+				return
+			}
+		}
+	}()
+	answer.Body = body{out, answer.Body}
+	return answer, nil
+}
+
+// body is what is left of the body of an answer.
+type body struct {
+	*io.PipeReader
+	whole io.Closer
+}
+
+func (b body) Close() error { return errors.Join(b.whole.Close(), b.PipeReader.Close()) }
+
+// hangs has the container runtime of a node hang, whose instance is terminated before the node is not Ready. Its pods are
+// evicted at once.
+func hangs(s *Spec) {
+	c := &s.Clusters[0]
+	group := c.Groups[0].Name
+	c.Workloads = []Workload{{Name: "web", Kind: "deployment", Replicas: 6, Grace: 30 * time.Second, Start: time.Second}}
+	s.Faults, s.Triggers, s.Steps = nil, nil, []Step{
+		{At: 0, Do: "hang", On: group}, {At: 3 * time.Minute, Do: "terminate", On: group, N: 1},
+	}
+}
+
 // onlyPool has only the instances of a warm pool be outdated when the trigger begins.
 func onlyPool(s *Spec) {
 	in(refresh.ModeRefresh, func(o *rollouts.Options) { o.Windows, o.Gate, o.All = false, false, false })(s)
@@ -114,10 +168,10 @@ func in(mode refresh.Mode, change func(*rollouts.Options)) func(*Spec) {
 	}
 }
 
-// mostWorlds is in how many worlds a fault of a trigger must be found.
+// mostWorlds is in how many worlds a fault must be found.
 const mostWorlds = 12
 
-// TestMutants: the judge finds faults of a trigger in a few worlds.
+// TestMutants: the judge finds faults of a trigger, and one of the agents, in a few worlds.
 func TestMutants(t *testing.T) {
 	if testing.Short() {
 		t.Skip("TestJointWorlds is enough")
@@ -181,6 +235,9 @@ func TestMutants(t *testing.T) {
 			in(standby, func(o *rollouts.Options) { o.All = true })(s)
 			s.Steps = nil
 		}, "rollouts end"},
+		"misses that nodes become not Ready": {mutant{agents: func(to http.RoundTripper) http.RoundTripper {
+			return misses{to, []byte(`"type":"Ready","status":"False"`)}
+		}}, hangs, "hung drains end"},
 		"selects another cluster": {
 			configures(func(c *plan.Config) { c.Selection.Cluster = "other" }), twoClusters, "others untouched",
 		},

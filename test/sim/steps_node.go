@@ -20,6 +20,10 @@ func (w nodeEvents) change(id string, s Step) error {
 		return errors.New("the node is that of another instance")
 	}
 	switch s.Do {
+	case "hang":
+		if w.machines.find(id).cluster.controllers.HangRuntime(id) {
+			w.facts.hang(id)
+		}
 	case "rejoin":
 		return w.rejoin(id, s)
 	case "annotate":
@@ -59,7 +63,8 @@ func (w nodeEvents) rejoin(id string, s Step) error {
 	m := w.machines.find(id)
 	server := m.cluster.server
 	before, ok := kube.Get[*corev1.Node](server, nodeName(id))
-	if !ok || !m.endedAt.IsZero() || s.N == 0 && w.facts.hasFailed(id, time.Now()) {
+	isDead := w.facts.hasFailed(id, time.Now()) || w.facts.isHung(id, time.Now())
+	if !ok || !m.endedAt.IsZero() || s.N == 0 && isDead {
 		return errors.New("the node is gone, or its kubelet is dead")
 	}
 	zone := before.Labels[corev1.LabelTopologyZone]

@@ -168,12 +168,14 @@ func (c *triggerClients) mutate(cfg *plan.Config, m mutant) {
 	}
 }
 
-// mutant is a fault of the trigger, which the judge must find.
+// mutant is a fault of the trigger, or of the agents, which the judge must find.
 type mutant struct {
 	reader func(plan.Reader) plan.Reader
 	writer func(rollout.Writer) rollout.Writer
 	view   func(plan.Cluster) plan.Cluster
 	config func(*plan.Config)
+	// agents is between agents and API servers, which then encode everything as JSON.
+	agents func(http.RoundTripper) http.RoundTripper
 }
 
 // connect makes the clients as package cli does: without an answer of the API server it continues without Kubernetes,

@@ -28,6 +28,7 @@ func main() {
 	}
 	commands := map[string]func(*journal, <-chan os.Signal, []string) error{
 		"serve": serve, "work": work, "end": end, "ignore": ignore, "stream": stream, "daemon": daemon, "depend": depend,
+		"redis": redis,
 	}
 	do, ok := commands[os.Args[1]]
 	if !ok {

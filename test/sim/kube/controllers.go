@@ -225,11 +225,12 @@ func (c *Controllers) StopKubelet(node string) {
 
 // HangRuntime has the container runtime of a machine hang for good: what runs there runs on, and nothing starts or
 // ends. After Timing.RuntimeLost the kubelet reports that the node is not Ready. Nobody reports that of its pods, as
-// the node lifecycle controller does of the pods of a lost node.
-func (c *Controllers) HangRuntime(node string) {
+// the node lifecycle controller does of the pods of a lost node. It reports whether a kubelet runs there, whose runtime
+// did not hang before.
+func (c *Controllers) HangRuntime(node string) bool {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
-	c.kubelets.hang(node)
+	return c.kubelets.hang(node)
 }
 
 // StartKubelet starts the kubelet of a machine that was stopped: the node becomes Ready, and its pods start again.

@@ -166,10 +166,10 @@ func (c *kubelets) stop(node string) {
 }
 
 // hang is HangRuntime with the lock.
-func (c *kubelets) hang(node string) {
+func (c *kubelets) hang(node string) bool {
 	k := c.running[node]
 	if k == nil || k.stopped || k.hung {
-		return
+		return false
 	}
 	k.hung = true
 	c.server.clock.cancel(k.ready)
@@ -183,6 +183,7 @@ func (c *kubelets) hang(node string) {
 			setNodeReady(n, corev1.ConditionFalse, "KubeletNotReady")
 		})
 	})
+	return true
 }
 
 // start is StartKubelet and Restart with the lock.
