@@ -55,8 +55,8 @@ func (w *waiter) tighten(deadline time.Time) {
 	}
 }
 
-// control has the drain end by the deadline that is asked for; zero is the given one. It reports whether that has changed
-// the deadline. Only the goroutine of the drain calls it.
+// control has the drain end by the deadline that is asked for; zero is the given one. It reports whether that has
+// changed the deadline. Only the goroutine of the drain calls it.
 func (w *waiter) control(asked time.Time) (changed bool) {
 	before := w.deadline()
 	w.asked = asked

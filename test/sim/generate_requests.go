@@ -9,8 +9,8 @@ import (
 // requestGenerator makes what asks for drains of nodes whose instances stay.
 type requestGenerator struct{ *generator }
 
-// all adds the annotation that asks for the drain of a node to a quarter of all worlds, alarms to another, and those that
-// change a drain to a third one. It delays the evictions of some installs.
+// all adds the annotation that asks for the drain of a node to a quarter of all worlds, alarms to another, and those
+// that change a drain to a third one. It delays the evictions of some installs.
 func (g requestGenerator) all() {
 	for i := range g.spec.Clusters {
 		for k := range g.spec.Clusters[i].Installs {
