@@ -33,10 +33,15 @@ func TestRedis(t *testing.T) {
 		t.Skip(err)
 	}
 	f := newFixture(t)
+	begin := time.Now()
+	step := func(what string) { f.t.Logf("%v: %s", time.Since(begin).Round(time.Second), what) }
 	f.launch(redisNodes)
+	step("nodes")
 	f.addHook()
 	f.install()
+	step("agent")
 	f.installHandover()
+	step("handover")
 	groups := map[string]*redisserver.Group{
 		"sentinel": redisserver.NewRemote(
 			[]string{"redis-0", "redis-1", "redis-2"}, []string{"sentinel-0", "sentinel-1", "sentinel-2"}, 0),
@@ -47,6 +52,7 @@ func TestRedis(t *testing.T) {
 	groups["sentinel"].Service = f.deploySentinel()
 	f.deployRedis(redisCluster, redisNodes, "5", realnodes.RedisCluster)
 	f.readyRedis()
+	step("pods")
 	f.follow(groups)
 	writers := map[string]redisserver.Writers{}
 	var leaders []*corev1.Pod
@@ -60,8 +66,10 @@ func TestRedis(t *testing.T) {
 		writers[name] = redisserver.WriteAll(t.Context(), g)
 		f.must(writers[name].WaitAcknowledged(f.waits()))
 	}
+	step("formed")
 	for ids := range slices.Chunk(instancesOf(leaders), 2) {
 		f.replaceRedis(ids, groups)
+		step("replaced")
 	}
 	for name, w := range writers {
 		for i := range w {
