@@ -183,7 +183,7 @@ fuzz: ## Fuzz each parser of what others write for FUZZTIME (60s).
 	done
 
 .PHONY: bench
-bench: cluster ## Measure drains against kubectl and the limit, for 25 minutes; BENCH='-scenario one' for less.
+bench: cluster ## Measure drains against kubectl and the limit, for 40 minutes; BENCH='-scenario one' for less.
 	$(GO) run ./test/bench $(BENCH)
 
 .PHONY: chaos

@@ -18,6 +18,7 @@ func TestWaitCountString(t *testing.T) {
 		{WaitCount{Reason: OptedOut, Pods: 2}, "2 have an annotation against eviction"},
 		{WaitCount{Reason: WaitedFor, Pods: 2}, "2 may run until they finish"},
 		{WaitCount{Reason: EvictionDelayed, Pods: 2}, "2 are evicted when DRAIN_EVICTION_DELAY has passed"},
+		{WaitCount{Reason: Held, Pods: 2}, "2 are held until the time that an annotation of the Node names"},
 		{WaitCount{Reason: LaterTier, Pods: 2}, "2 are in a later tier"},
 		{WaitCount{Reason: HandingOver, Pods: 2}, "2 hand over their leadership first"},
 		{WaitCount{Reason: GroupBehind, Pods: 2}, "2 wait for other members of their group"},
@@ -34,8 +35,8 @@ func TestWaitCountString(t *testing.T) {
 			t.Errorf("%s is not listed", tt.hold.Reason)
 		}
 	}
-	if n := len(WaitReasons()); n != 14 {
-		t.Errorf("%d reasons are listed, and 14 are tested", n)
+	if n := len(WaitReasons()); n != 15 {
+		t.Errorf("%d reasons are listed, and 15 are tested", n)
 	}
 	if got := strings.Join(Results(), " "); got != "drained by-force left-behind node-lost interrupted" {
 		t.Errorf("results: %s", got)

@@ -24,7 +24,7 @@ type options struct {
 const helpText = `Usage: make bench, or: go run ./test/bench [flags]
 
 Measures how nodes are drained, on a real control plane and a simulated AWS, on this machine.
-A full run takes about 25 minutes on two cores. Tables go to standard output, progress to standard
+A full run takes about 40 minutes on two cores. Tables go to standard output, progress to standard
 error. A missed target is reported and does not fail the run.
 
 Examples:

@@ -30,7 +30,7 @@ func TestWorkloads(t *testing.T) {
 
 func TestParse(t *testing.T) {
 	for args, want := range map[string]string{ // the scenarios, or a part of the error
-		"":                       "budgets,plain,one,freed,long,memory,memory-x10,stateful-sentinel,stateful-cluster,stateful-plain",
+		"":                       "budgets,plain,one,freed,long,memory,memory-x10,thousand,stateful-sentinel,stateful-cluster,stateful-plain",
 		"-scenario one,budgets":  "budgets,one",
 		"-scenario memory":       "memory,memory-x10",
 		"-scenario two":          `"two" of -scenario; known are budgets`,
