@@ -132,8 +132,8 @@ func newHandler(n *Nodes) cache.ResourceEventHandler {
 }
 
 // OnChange has f called with the name of each Node that registers while Run runs, also of one that replaces another one
-// of the name, that becomes Ready or not, whose Controls change, or that is deleted. It must be called before Run. f must
-// not block.
+// of the name, that becomes Ready or not, whose Controls change, or that is deleted. It must be called before Run. f
+// must not block.
 func (n *Nodes) OnChange(f func(name string)) { n.changes = f }
 
 // Run watches the Nodes of the cluster until ctx ends.
