@@ -94,7 +94,7 @@ func (r *record) beginDrain(p plan) (n node.Node, w drainWork) {
 	if !p.late.Since.IsZero() {
 		n.Mark = p.late
 	}
-	latest := n.Mark.Since.Add(longestDrain)
+	latest := n.Mark.Since.Add(longestAction)
 	for _, q := range s.reasons {
 		if s.awaitsDrain(q) {
 			w.event, latest = cmp.Or(w.event, q.Event), earlier(latest, q.latest(r.policy))

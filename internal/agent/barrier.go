@@ -26,22 +26,40 @@ const (
 // terminates instances in bursts, and a pod that is evicted too early may be scheduled onto a node that
 // terminates next. The zero value is ready.
 type markBarrier struct {
-	mu      sync.Mutex
-	pending int           // nodes that are announced and not yet cordoned
-	last    time.Time     // when the last one was announced
-	none    chan struct{} // closed when no node is pending; nil if no drain waits for that
+	mu       sync.Mutex
+	pending  countdown // nodes that are announced and not yet cordoned
+	last     time.Time // when the last one was announced
+	inFlight countdown // nodes that are to be cordoned now
+	ended    time.Time // when the last one was
+	slots    *semaphore.Weighted
+}
 
-	inFlight   int           // nodes that are to be cordoned now
-	ended      time.Time     // when the last one was
-	noneFlight chan struct{} // closed when none is in flight; nil if no drain waits for that
-	slots      *semaphore.Weighted
+// countdown counts nodes, and says when none is left. The barrier's mu guards it.
+type countdown struct {
+	n    int
+	none chan struct{} // closed when n becomes 0; nil if nobody waits for that
+}
+
+func (c *countdown) done() {
+	if c.n--; c.n == 0 && c.none != nil {
+		close(c.none)
+		c.none = nil
+	}
+}
+
+// wait returns a channel that is closed when none is left; nil if none is.
+func (c *countdown) wait() <-chan struct{} {
+	if c.n > 0 && c.none == nil {
+		c.none = make(chan struct{})
+	}
+	return c.none
 }
 
 // announce says that a node is about to be cordoned. The caller calls the returned function after the cordon.
 func (b *markBarrier) announce() (cordoned func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.pending++
+	b.pending.n++
 	b.last = time.Now()
 	return sync.OnceFunc(b.cordoned)
 }
@@ -57,10 +75,7 @@ func (b *markBarrier) announceNode(n node.Node) (cordoned func()) {
 func (b *markBarrier) cordoned() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.pending--; b.pending == 0 && b.none != nil {
-		close(b.none)
-		b.none = nil
-	}
+	b.pending.done()
 }
 
 // cordon has do, which cordons a node, wait for its turn.
@@ -69,16 +84,13 @@ func (b *markBarrier) cordon(ctx context.Context, do func() error) error {
 	if b.slots == nil {
 		b.slots = semaphore.NewWeighted(mostCordons)
 	}
-	b.inFlight++
+	b.inFlight.n++
 	b.mu.Unlock()
 	defer func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.ended = time.Now()
-		if b.inFlight--; b.inFlight == 0 && b.noneFlight != nil {
-			close(b.noneFlight)
-			b.noneFlight = nil
-		}
+		b.inFlight.done()
 	}()
 	if b.slots.Acquire(ctx, 1) != nil {
 		return context.Cause(ctx)
@@ -113,13 +125,7 @@ func (b *markBarrier) wait(ctx context.Context, deadline time.Time) {
 func (b *markBarrier) flight() (none <-chan struct{}, stalls time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.inFlight == 0 {
-		return nil, time.Time{}
-	}
-	if b.noneFlight == nil {
-		b.noneFlight = make(chan struct{})
-	}
-	return b.noneFlight, b.ended.Add(barrierLimit)
+	return b.inFlight.wait(), b.ended.Add(barrierLimit)
 }
 
 // waitForAnnounced returns when every announced node is cordoned and none was announced for barrierQuiet, or after
@@ -145,16 +151,10 @@ func (b *markBarrier) waitForAnnounced(ctx context.Context) {
 	}
 }
 
-// state returns a channel that is closed when no node is pending any more, or, if none is, nil and how long
-// it must stay so.
+// state returns a channel that is closed when no node is pending any more, or nil if none is, and how long it must stay
+// so.
 func (b *markBarrier) state() (none <-chan struct{}, quiet time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.pending == 0 {
-		return nil, time.Until(b.last.Add(barrierQuiet))
-	}
-	if b.none == nil {
-		b.none = make(chan struct{})
-	}
-	return b.none, 0
+	return b.pending.wait(), time.Until(b.last.Add(barrierQuiet))
 }

@@ -189,16 +189,9 @@ func (r *reason) awaitsReady() bool { return r.isLaunch() && r.launched == "" }
 // never before the limit was known. The configured one does not bound a drain for maintenance that is ahead: its
 // budgets are not overridden before they must be.
 func (r *reason) drainBy(p policy) time.Time {
-	deadline := r.limit.known.Add(p.drainTimeout)
-	if !r.limit.hook.IsZero() {
-		deadline = earlier(deadline, r.limit.hook)
-	}
-	switch end := r.Deadline.Add(-p.events.Margin); {
-	case r.Deadline.IsZero():
-	case r.Kind == event.ScheduledChange:
-		deadline = end
-	default:
-		deadline = earlier(deadline, end)
+	deadline := earlier(r.limit.known.Add(p.drainTimeout), r.latest(p))
+	if r.Kind == event.ScheduledChange && !r.Deadline.IsZero() {
+		deadline = r.Deadline.Add(-p.events.Margin)
 	}
 	if r.limit.stopped {
 		deadline = earlier(deadline, r.limit.known) // no kubelet is left to report the end of its pods
@@ -206,13 +199,9 @@ func (r *reason) drainBy(p policy) time.Time {
 	return laterOf(deadline, r.limit.known)
 }
 
-// longestDrain is the latest deadline that a person may ask for, after the cordon. No lifecycle hook waits for longer
-// (https://docs.aws.amazon.com/autoscaling/ec2/userguide/lifecycle-hooks.html).
-const longestDrain = 48 * time.Hour
-
-// latest returns by when the drain must end whatever a person asks for: AWS ends the instance then.
+// latest returns by when the drain must end whatever is configured, or a person asks for: AWS ends the instance then.
 func (r *reason) latest(p policy) time.Time {
-	latest := r.limit.known.Add(longestDrain)
+	latest := r.limit.known.Add(longestAction)
 	if !r.limit.hook.IsZero() {
 		latest = r.limit.hook
 	}
