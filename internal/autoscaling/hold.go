@@ -73,7 +73,7 @@ func (h *Hooks) sendHeartbeats(ctx context.Context, a Action, until time.Time) e
 		switch {
 		case err == nil:
 			until = t.endangers(start)
-			h.beats.sent(a, start)
+			h.beats.sent(a, beat{start, t})
 			h.observer.HeartbeatSent(a)
 			pauses, doubted = retry.Backoff(firstRetry, longestRetry), time.Time{}
 		case h.isOver(ctx, a, err, &doubted):
@@ -166,11 +166,11 @@ func (h *Hooks) complete(ctx context.Context, a Action, result Result) error {
 func (h *Hooks) awaitCompletion(ctx context.Context, a Action) error {
 	err := hold(ctx, func(ctx context.Context) error { return h.pace.wait(ctx, completion, a.Latest) },
 		func(ctx context.Context) error {
-			last, t := h.beats.last(a), h.timing(ctx, a)
-			if last.IsZero() || !retry.Sleep(ctx, time.Until(last)+h.interval(t)) {
+			last, ok := h.beats.of(a)
+			if !ok || !retry.Sleep(ctx, time.Until(last.at)+h.interval(last.hook)) {
 				return nil
 			}
-			return h.sendHeartbeats(ctx, a, t.endangers(last))
+			return h.sendHeartbeats(ctx, a, last.hook.endangers(last.at))
 		})
 	if errors.Is(err, ErrGone) && ctx.Err() == nil { // the completion shows whether that is so
 		return nil

@@ -172,38 +172,45 @@ func (p *pace) set(factor float64) {
 	p.urgent.SetLimit(rate.Limit(factor * urgentRate))
 }
 
-// beats are when the last heartbeats of pending actions were sent. The zero value is ready.
+// beat is a heartbeat.
+type beat struct {
+	at   time.Time
+	hook Timing
+}
+
+// isOver reports whether the heartbeat keeps its action pending no longer.
+func (b beat) isOver() bool { return time.Since(b.at) > b.hook.Heartbeat }
+
+// beats are the last heartbeats of actions. The zero value is ready.
 type beats struct {
 	mu     sync.Mutex
-	sentAt map[Action]time.Time
-	tidyAt int // how many there are when those that keep nothing pending are removed
+	last   map[Action]beat
+	tidyAt int // how many there are when those that are over are removed
 }
 
-// longestHeartbeat is the longest timeout of a hook.
-const longestHeartbeat = 2 * time.Hour
-
-func (b *beats) sent(a Action, at time.Time) {
+func (b *beats) sent(a Action, one beat) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.sentAt == nil {
-		b.sentAt = map[Action]time.Time{}
+	if b.last == nil {
+		b.last = map[Action]beat{}
 	}
-	if len(b.sentAt) >= b.tidyAt {
-		maps.DeleteFunc(b.sentAt, func(_ Action, at time.Time) bool { return time.Since(at) > longestHeartbeat })
-		b.tidyAt = 2*len(b.sentAt) + 100
+	if len(b.last) >= b.tidyAt {
+		maps.DeleteFunc(b.last, func(_ Action, one beat) bool { return one.isOver() })
+		b.tidyAt = 2*len(b.last) + 100
 	}
-	b.sentAt[a.name()] = at
+	b.last[a.name()] = one
 }
 
-// last returns zero if this process has sent no heartbeat for the action.
-func (b *beats) last(a Action) time.Time {
+// of returns the last heartbeat that this process has sent for the action.
+func (b *beats) of(a Action) (one beat, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.sentAt[a.name()]
+	one, ok = b.last[a.name()]
+	return one, ok
 }
 
 func (b *beats) forget(a Action) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.sentAt, a.name())
+	delete(b.last, a.name())
 }
