@@ -118,11 +118,9 @@ func (a *agent) wait(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		// Where the API server has too much to do for the simulated AWS to count the pods, awaitEmpty finds those that are
-		// left.
-		if action.ClosedBy != awsim.ByCompletion || len(action.PodsAtClose) > 0 {
-			return fmt.Errorf("the hook of %s was closed by %q with %d pods on the node",
-				node, action.ClosedBy, len(action.PodsAtClose))
+		if action.ClosedBy != awsim.ByCompletion || len(action.PodsAtClose) > 0 || action.PodsError != "" {
+			return fmt.Errorf("the hook of %s was closed by %q with %d pods on the node (%s)",
+				node, action.ClosedBy, len(action.PodsAtClose), action.PodsError)
 		}
 	}
 	return a.aws.WaitDrained(ctx, a.queue)
