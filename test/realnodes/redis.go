@@ -45,11 +45,7 @@ func RedisCluster(t *corev1.PodTemplateSpec) {
 }
 
 func emptyData(t *corev1.PodTemplateSpec) {
-	t.Spec.Volumes = append(t.Spec.Volumes, corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{
-		EmptyDir: &corev1.EmptyDirVolumeSource{},
-	}})
-	c := &t.Spec.Containers[0]
-	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "data", MountPath: "/data"})
+	Mount(t, "data", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}, "/data")
 }
 
 // redis has the pods of a template run a server that listens on a port; see the command redis of the workload.

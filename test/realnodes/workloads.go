@@ -64,9 +64,12 @@ func run(t *corev1.PodTemplateSpec, args []string) *corev1.Container {
 // mount has the pods of a template use a folder of the host.
 func mount(t *corev1.PodTemplateSpec, name, from, to string) {
 	folder := corev1.HostPathDirectory
-	t.Spec.Volumes = append(t.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
-		HostPath: &corev1.HostPathVolumeSource{Path: from, Type: &folder},
-	}})
+	Mount(t, name, corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: from, Type: &folder}}, to)
+}
+
+// Mount has the pods of a template use a volume.
+func Mount(t *corev1.PodTemplateSpec, name string, volume corev1.VolumeSource, to string) {
+	t.Spec.Volumes = append(t.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: volume})
 	c := &t.Spec.Containers[0]
 	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: to})
 }
