@@ -34,7 +34,7 @@ const (
 func (h *Hooks) Hold(ctx context.Context, a Action, work func(ctx context.Context) error) error {
 	h.held.Add(1)
 	defer h.held.Add(-1)
-	return hold(ctx, work, func(ctx context.Context) error { return h.sendHeartbeats(ctx, a, time.Time{}) })
+	return hold(ctx, work, func(ctx context.Context) error { return h.sendHeartbeats(ctx, a) })
 }
 
 // hold runs work beside sendHeartbeats, whose error ends the context of work.
@@ -54,11 +54,11 @@ func hold(ctx context.Context, work, sendHeartbeats func(ctx context.Context) er
 	return work(ctx)
 }
 
-// sendHeartbeats returns nil when ctx ends, or ErrGone when the action has ended. The first heartbeat may wait for
-// those of other actions until the time; it may not if that is zero.
-func (h *Hooks) sendHeartbeats(ctx context.Context, a Action, until time.Time) error {
+// sendHeartbeats returns nil when ctx ends, or ErrGone when the action has ended.
+func (h *Hooks) sendHeartbeats(ctx context.Context, a Action) error {
 	pauses := retry.Backoff(firstRetry, longestRetry)
 	var doubted time.Time // since when no hook can hold the instance
+	var until time.Time   // the next heartbeat may wait for those of other actions; zero if it may not
 	for {
 		if !a.InTurn && h.pace.wait(ctx, heartbeat, until) != nil {
 			return nil
@@ -151,7 +151,7 @@ func (h *Hooks) Complete(ctx context.Context, a Action, result Result) error {
 }
 
 func (h *Hooks) complete(ctx context.Context, a Action, result Result) error {
-	if err := h.awaitCompletion(ctx, a); err != nil {
+	if err := h.pace.wait(ctx, completion, h.mayWait(a)); err != nil {
 		return err
 	}
 	_, err := call(ctx, callTimeout, h.api.CompleteLifecycleAction, &sdk.CompleteLifecycleActionInput{
@@ -162,20 +162,17 @@ func (h *Hooks) complete(ctx context.Context, a Action, result Result) error {
 	return err
 }
 
-// awaitCompletion returns nil when the action may be completed. Meanwhile it keeps the action pending.
-func (h *Hooks) awaitCompletion(ctx context.Context, a Action) error {
-	err := hold(ctx, func(ctx context.Context) error { return h.pace.wait(ctx, completion, a.Latest) },
-		func(ctx context.Context) error {
-			last, ok := h.beats.of(a)
-			if !ok || !retry.Sleep(ctx, time.Until(last.at)+h.interval(last.hook)) {
-				return nil
-			}
-			return h.sendHeartbeats(ctx, a, last.hook.endangers(last.at))
-		})
-	if errors.Is(err, ErrGone) && ctx.Err() == nil { // the completion shows whether that is so
-		return nil
+// mayWait returns until when the completion of an action may wait for those of others: until its hook must end, and
+// until the last heartbeat keeps it pending for a short time only. It is zero if either is not known.
+func (h *Hooks) mayWait(a Action) time.Time {
+	last, ok := h.beats.of(a)
+	if !ok {
+		return time.Time{}
 	}
-	return err
+	if endangered := last.hook.endangers(last.at); endangered.Before(a.Latest) {
+		return endangered
+	}
+	return a.Latest
 }
 
 // isClosed reports whether the refused completion means that the action has ended. An instance that still
