@@ -25,7 +25,7 @@ const (
 	created  = "2023-11-14T22:13:20Z"
 	user     = "65532:65532"
 	// What is pulled, compressed. It is twice as much if the linker must keep all methods of the libraries.
-	limit = 30_000_000
+	limit = 40_000_000
 )
 
 // TestImage builds the image for both platforms, twice and from nothing but Go's caches.
