@@ -204,6 +204,25 @@ var objectScenarios = []scenario{
 		 spec.nodeName=none:  ok
 		 status.phase=Running,metadata.name!=a: b ok
 		= :  400 BadRequest: found '=', expected: !, identifier, or 'end of string'`},
+	{"a pod that fits no node", func(w *world) {
+		w.pod("a", quick)
+		w.pod("b", quick, func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{poolLabel: "none"} })
+		scheduled := func(name string) string {
+			for _, c := range w.get(name).Status.Conditions {
+				if c.Type == corev1.PodScheduled {
+					return fmt.Sprintf("%s %s", c.Status, c.Reason)
+				}
+			}
+			return ""
+		}
+		w.until("the scheduler has tried b", func() bool { return scheduled("b") != "" })
+		w.say("a: %s, b: %s", scheduled("a"), scheduled("b"))
+		list, err := w.client.CoreV1().Pods(w.ns).List(w.t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=,status.phase=Pending"})
+		w.must(err)
+		w.say("%d is Pending without a node, %s", len(list.Items), list.Items[0].Name)
+	}, `
+		a: True , b: False Unschedulable
+		1 is Pending without a node, b`},
 	{"watch with initial events", func(w *world) {
 		w.pod("a", quick)
 		events, err := w.client.CoreV1().Pods(w.ns).Watch(w.t.Context(), metav1.ListOptions{

@@ -109,7 +109,10 @@ func (c *scheduler) schedule(name types.NamespacedName) {
 	}
 	best := c.best(pod)
 	if len(best) == 0 {
-		c.pending = append(c.pending, pod)
+		if !slices.ContainsFunc(c.pending, func(p *corev1.Pod) bool { return p.UID == pod.UID }) {
+			c.pending = append(c.pending, pod)
+		}
+		c.report(pod)
 		return
 	}
 	node := best[c.server.random.IntN(len(best))].Name
@@ -117,6 +120,17 @@ func (c *scheduler) schedule(name types.NamespacedName) {
 		p.Spec.NodeName = node
 		setCondition(p, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})
 	})
+}
+
+// report writes that a pod fits no node, unless it says so already.
+func (c *scheduler) report(pod *corev1.Pod) {
+	refused := corev1.PodCondition{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
+	}
+	if slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Reason == refused.Reason }) {
+		return
+	}
+	update(&c.server.store, "scheduler", nameOf(pod), func(p *corev1.Pod) { setCondition(p, refused) })
 }
 
 // best returns the nodes that fit a pod and have the lowest rank.
