@@ -78,7 +78,7 @@ func (r *run) start(ctx context.Context, release *Release) (callEnd time.Time, o
 		callEnd, ok = r.removals.handOvers.start(ctx, *release)
 	}
 	if ok && release.Evict {
-		r.owners.tell(removal.Pod.UID)
+		r.tell(removal.Pod.UID)
 	}
 	return callEnd, ok
 }
@@ -97,9 +97,16 @@ func (r *run) force(ctx context.Context, step Step) {
 		r.drainer.pdbs.startForced(&removal, func() bool {
 			ok := r.removals.start(ctx, &removal, r.removals.forceDelete)
 			if ok {
-				r.owners.tell(removal.Pod.UID)
+				r.tell(removal.Pod.UID)
 			}
 			return ok
 		})
+	}
+}
+
+// tell records that a pod is told to stop.
+func (r *run) tell(uid string) {
+	if owner := r.owners.tell(uid); owner != "" {
+		r.drainer.moved.add(owner, time.Now())
 	}
 }

@@ -28,6 +28,7 @@ type Drainer struct {
 	slots    slotPools
 	starts   *slots // of drains: each lists its pods
 	turns    turns
+	moved    movedOwners
 	delay    schedulerDelay
 }
 

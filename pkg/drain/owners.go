@@ -145,12 +145,15 @@ func (o *Owners) fill(pod *Pod, policy Policy) {
 	}
 }
 
-// tell records that a pod is told to stop. If it has returned, what its controller puts on the node from now on stays.
-func (o *Owners) tell(uid string) {
+// tell records that a pod is told to stop, and returns its owner; "" if that puts no other in its place. If the pod has
+// returned, what its controller puts on the node from now on stays.
+func (o *Owners) tell(uid string) (owner string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if pod := o.pods[uid]; pod.owner != "" {
+	pod := o.pods[uid]
+	if pod.owner != "" {
 		one := o.byName[pod.owner]
 		one.asked, one.told = true, one.told || pod.class == returned
 	}
+	return pod.owner
 }
