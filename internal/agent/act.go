@@ -20,14 +20,14 @@ var errUnregistered = errors.New("no Node has registered for the instance")
 type actor struct {
 	*systems
 
-	confirmer   *confirmer
-	spot        *spotWarnings
-	alarms      *alarmTurns
-	launcher    *launcher
-	protector   *protector
-	barrier     markBarrier
-	maintenance *maintenanceTurns
-	doers       map[verb]doer
+	confirmer *confirmer
+	spot      *spotWarnings
+	alarms    *alarmTurns
+	launcher  *launcher
+	protector *protector
+	barrier   markBarrier
+	turns     *turns
+	doers     map[verb]doer
 }
 
 // result records what a step has brought. The reason is nil for a step that has none.
@@ -85,6 +85,7 @@ func doers() map[verb]doer {
 		awaitPod:   {"watch the pods of the node", (*record).doAwaitPod},
 		judgeMark:  {"check whether the node must stay cordoned", (*record).doJudgeMark},
 		putBack:    {"uncordon the node", (*record).doPutBack},
+		askRoom:    {"list the pods without a node", (*record).doAskRoom},
 	}
 }
 

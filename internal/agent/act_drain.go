@@ -178,7 +178,7 @@ func (r *record) drained(s *state, w work, report drain.Report, isLeft bool) {
 	s.lateNext = time.Now().Add(s.lates.Step())
 	since := w.drain.target.Since
 	s.finished = finishedDrain{uid: w.node.UID, since: since, hook: w.node.Mark.Hook, report: report}
-	r.maintenance.finish(w.node.UID, since)
+	r.turns.finish(w.node.UID, since)
 	for _, q := range s.reasons {
 		if s.awaitsDrain(q) {
 			q.report, q.reportUID = &report, w.node.UID

@@ -186,3 +186,6 @@ func (r *record) doPutBack(ctx context.Context, w work) (result, error) {
 		r.forgetMark(n, removed)
 	}, nil
 }
+
+// doAskRoom asks whether pods of drained nodes have found no room on others.
+func (r *record) doAskRoom(ctx context.Context, _ work) (result, error) { return nil, r.turns.ask(ctx) }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/node-drainer/node-drainer/internal/event"
 	"github.com/node-drainer/node-drainer/internal/node"
+	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
 // Outcome is how a termination ended.
@@ -24,7 +25,7 @@ const (
 	Cordoned     Outcome = "cordoned"      // the node was cordoned and keeps its pods, as configured
 	Replaced     Outcome = "replaced"      // the group replaces the instance, and its hook has the node drained
 	Postponed    Outcome = "postponed"     // the node is drained later, and has the announcement of the event
-	Canceled     Outcome = "canceled"      // AWS or a user canceled the event, or the instance launches again
+	Canceled     Outcome = "canceled"      // AWS or a user canceled it, the instance launches again, or it waited too long
 	Unregistered Outcome = "unregistered"  // the instance has no Node
 	Gone         Outcome = "gone"          // the lifecycle action or the instance ended before the drain began
 	Unconfirmed  Outcome = "unconfirmed"   // AWS contradicts the message
@@ -49,9 +50,11 @@ type Config struct {
 	RegistrationTimeout time.Duration // how long an instance that terminates may take to register as a Node
 	DrainTimeout        time.Duration // from the cordon of a node to the end of its drain
 	ResyncInterval      time.Duration
-	Events              event.Config // what to do about events without a lifecycle hook
-	SomeNodes           bool         // NODE_SELECTOR is set: other agents manage the other nodes of the cluster
-	DryRun              bool         // read, decide and log everything; change nothing
+	Events              event.Config   // what to do about events without a lifecycle hook
+	MaxConcurrent       refresh.Amount // of the nodes: how many are drained at once for what can wait
+	MaxPerZone          refresh.Amount // the same of those in one Availability Zone
+	SomeNodes           bool           // NODE_SELECTOR is set: other agents manage the other nodes of the cluster
+	DryRun              bool           // read, decide and log everything; change nothing
 	Launch              LaunchConfig
 	Autoscaler          Autoscaler // nil unless AUTOSCALER_DEPLOYMENT names one
 
@@ -81,12 +84,15 @@ func New(
 	}
 	sys := &systems{cfg, groups, instances, alarms, nodes, drainer, launches, o}
 	l := &launcher{sys}
-	turns := &maintenanceTurns{nodes: nodes, most: cfg.Events.ScheduledChangeDrains}
+	inTurn := &turns{
+		nodes: nodes, drainer: drainer, all: cfg.MaxConcurrent, zonal: cfg.MaxPerZone,
+		begun: map[string]string{}, waiting: map[string]bool{},
+	}
 	r := &records{
 		actor: &actor{
-			systems: sys, confirmer: &confirmer{sys, turns}, spot: &spotWarnings{systems: sys},
+			systems: sys, confirmer: &confirmer{sys, inTurn}, spot: &spotWarnings{systems: sys},
 			alarms: &alarmTurns{systems: sys}, launcher: l, protector: &protector{sys}, doers: doers(),
-			maintenance: turns,
+			turns: inTurn,
 		},
 		policy: policy{
 			events: cfg.Events, drainTimeout: cfg.DrainTimeout, confirmTimeout: cfg.ConfirmTimeout,
@@ -106,7 +112,7 @@ func New(
 // ctx ends. It returns when all work that it started has ended.
 func (a *Agent) Run(ctx context.Context) error {
 	defer func() { a.records.stop(context.Cause(ctx)) }()
-	a.records.maintenance.wake = func(id string) {
+	a.records.turns.wake = func(id string) {
 		a.records.working.Go(func() { a.records.of(id).wake(ctx) })
 	}
 	var requests sync.WaitGroup

@@ -55,7 +55,7 @@ func urgentAt(deadline, start time.Time) time.Time {
 // confirmer asks AWS whether events are true, and whether they concern this cluster.
 type confirmer struct {
 	*systems
-	maintenance *maintenanceTurns
+	turns *turns
 }
 
 // checkOwner returns node.ErrUnselected, errOtherCluster or errOtherReader if the event is not for this agent.
@@ -260,7 +260,7 @@ func (c *confirmer) ask(ctx context.Context, e event.Event) (answer, error) {
 func (c *confirmer) askSchedule(ctx context.Context, instanceID string) (answer, error) {
 	scheduled, err := c.instances.Scheduled(ctx, instanceID)
 	if err == nil {
-		c.maintenance.answered(instanceID, scheduled.Any)
+		c.turns.answered(instanceID, scheduled.Any)
 	}
 	if !scheduled.Any {
 		return answer{finding: contradicts("EC2 has no event scheduled for the instance")}, err

@@ -6,6 +6,7 @@ import (
 
 	"github.com/node-drainer/node-drainer/internal/event"
 	"github.com/node-drainer/node-drainer/internal/launch"
+	"github.com/node-drainer/node-drainer/internal/node"
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
 
@@ -140,6 +141,10 @@ func (s *state) isEarly(r *reason, p policy) bool {
 
 func (s *state) decideConfirmed(r *reason, p policy, out *plan) {
 	switch {
+	case s.mustWait(r, p) && s.isTooOld(r, p):
+		out.end(r, Canceled, nil)
+	case s.mustWait(r, p):
+		s.postpone(node.Postponement{}, out)
 	case r.Kind == event.DrainRequested:
 		s.decideDrain(r, p, out)
 	case r.Hook.Name == "":
@@ -192,8 +197,10 @@ func (s *state) decideNotice(r *reason, p policy, out *plan) {
 		s.decideReplacement(r, p, out)
 	case isMaintenance && r.done.has(announce):
 		out.end(r, Postponed, nil)
-	case isMaintenance && !s.canBegin && !r.announced && s.registered:
-		out.do(announce, r)
+	case isMaintenance && !s.canBeginMaintenance(r.Deadline, p) && !r.announced && s.registered:
+		if !s.askRoom(out) {
+			out.do(announce, r)
+		}
 	case action == event.Cordon:
 		s.decideCordon(r, out)
 	default:

@@ -123,14 +123,14 @@ func (s *state) decideMaintenance(p policy, out *plan) {
 	switch retried := s.beganMaint.Add(p.resyncInterval); {
 	case s.now.Before(retried):
 		out.at(retried)
-	case s.canBegin:
-		out.begins = append(out.begins, maintenanceOf(s.node, s.now))
 	case s.now.Before(earliest):
 		out.postponed = node.Postponement{Maintenance: start, Until: earliest}
 		out.at(earliest)
+	case s.hasTurn:
+		out.begins = append(out.begins, maintenanceOf(s.node, s.now))
 	default:
-		out.postponed = node.Postponement{Maintenance: start, Until: latest, Busy: true}
 		out.at(latest)
+		s.postpone(node.Postponement{Maintenance: start, Until: latest}, out)
 	}
 }
 

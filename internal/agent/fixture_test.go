@@ -20,6 +20,7 @@ import (
 	"github.com/node-drainer/node-drainer/internal/node"
 	"github.com/node-drainer/node-drainer/pkg/drain"
 	"github.com/node-drainer/node-drainer/pkg/queue"
+	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
 const (
@@ -96,6 +97,7 @@ type fixture struct {
 	// EC2.
 	ec2        answer[ec2.Instance]
 	scheduled  answer[bool]
+	unplaced   answer[int]  // pods of drained nodes that have found no room
 	lostEvents answer[bool] // what is scheduled has no message; nil: it has, or nothing is
 	notBefore  time.Time    // when what is scheduled starts; zero: EC2 does not say
 	reserved   []string     // in the Capacity Block
@@ -229,11 +231,11 @@ func newFixture() *fixture {
 		start: time.Now(),
 		cfg: agent.Config{
 			ClusterName: "demo", ConfirmTimeout: time.Minute, RegistrationTimeout: 5 * time.Minute, DrainTimeout: time.Hour,
-			ResyncInterval: 3 * time.Minute,
+			ResyncInterval: 3 * time.Minute, MaxConcurrent: refresh.Amount{N: 1}, MaxPerZone: refresh.Amount{N: 1},
 			Events: event.Config{
 				SpotInterruption: event.Drain, Rebalance: event.Drain, ScheduledChange: event.Drain, StateChange: event.Drain,
 				ReservationInterrupt: event.Drain, CapacityBlockExpiring: event.Drain, Margin: 5 * time.Second,
-				ScheduledChangeLead: 100 * time.Hour, ScheduledChangeDrains: 1, Alarm: event.Drain, AlarmsPerHour: 100,
+				ScheduledChangeLead: 100 * time.Hour, Alarm: event.Drain, AlarmsPerHour: 100,
 			},
 		},
 		state:      always(terminating),
@@ -248,6 +250,7 @@ func newFixture() *fixture {
 		complete:   func(context.Context) error { return nil },
 		ec2:        always(ec2.Instance{State: running, Spot: true, Reserved: true}),
 		scheduled:  always(true),
+		unplaced:   always(0),
 		alarm:      always(true),
 		theirs:     always(false),
 		spot:       always(ec2.SpotStatus("marked-for-termination")),

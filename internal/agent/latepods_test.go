@@ -12,6 +12,8 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/drain"
 )
 
+func (f drainer) Unplaced(context.Context) (int, error) { return f.unplaced(f.after()) }
+
 func (f drainer) AwaitPod(ctx context.Context, _ string, _ time.Time, earlier *drain.Owners) error {
 	if earlier != f.report.Owners {
 		f.fact("the owners %v are known", earlier)

@@ -191,5 +191,9 @@ func (f nodes) EndMaintenance(context.Context, node.Node) error {
 func isAnnouncement(step string) bool { return strings.HasPrefix(step, "announce") }
 
 func (f observer) DrainPostponed(_ node.Node, p node.Postponement) {
+	if p.Maintenance.IsZero() {
+		f.fact("postponed, busy %v, no room %v", p.Busy, p.NoRoom)
+		return
+	}
 	f.fact("postponed until %v, busy %v", p.Until.Sub(f.start), p.Busy)
 }

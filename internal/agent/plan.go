@@ -35,6 +35,7 @@ const (
 	awaitPod               // wait until a drained node has got a pod
 	judgeMark              // ask whether the node must still be cordoned
 	putBack                // uncordon a node whose instance is healthy
+	askRoom                // whether pods of drained nodes have found no room
 )
 
 // verbs is a set of them.

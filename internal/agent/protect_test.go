@@ -11,7 +11,7 @@ import (
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
 
-func refresh(active bool, err error) given {
+func refreshing(active bool, err error) given {
 	return func(f *fixture) { f.refresh = func(string) (bool, error) { return active, err } }
 }
 
@@ -25,13 +25,13 @@ func TestProtectDuringARefresh(t *testing.T) {
 		steps  []string
 		failed int
 	}{
-		{"protected when it registers", refresh(true, nil), []string{await, protect, wait}, 0},
+		{"protected when it registers", refreshing(true, nil), []string{await, protect, wait}, 0},
 		{
-			"retried when it is ready", with(refresh(true, nil), fails("protect", 1, errOutage)),
+			"retried when it is ready", with(refreshing(true, nil), fails("protect", 1, errOutage)),
 			[]string{await, wait, protect},
 			1,
 		},
-		{"not retried again", refresh(false, errOutage), []string{await, wait}, 2},
+		{"not retried again", refreshing(false, errOutage), []string{await, wait}, 2},
 		{"no refresh", nil, []string{await, wait}, 0},
 	} {
 		each(t, tt.name, with(launching, tt.given), func(t *testing.T, f *fixture) {
@@ -60,7 +60,7 @@ func TestUnprotect(t *testing.T) {
 		{"fails", fails("protect", 1, errOutage), nil, []string{"protection of old for done failed: no answer"}},
 		{"of a deleted node", fails("protect", 1, node.ErrGone), nil, nil},
 		{
-			"of a refresh that may be active", refresh(false, errOutage), nil,
+			"of a refresh that may be active", refreshing(false, errOutage), nil,
 			[]string{"protection of new for busy failed: no answer", "protection of old for done failed: no answer"},
 		},
 	} {

@@ -32,7 +32,7 @@ type record struct {
 	shown     node.Mark         // by the watch before that
 	gone      string            // the UID of a Node that the watch shows, and that does not exist
 	said      node.Postponement // to the observer
-	hasTurn   bool
+	claimed   event.Kind        // what it has, or waits for, its turn for; empty if it needs none
 	failed    map[step]*failure // steps that have brought nothing
 	starts    map[step]starts   // of the last firstPause
 	ready     func()            // tells other drains that the node is cordoned; nil if they do not wait for that
@@ -251,26 +251,23 @@ func hasTimesOf(a, b node.Mark) bool { return a.Since.Equal(b.Since) && a.Deadli
 // watchLag is for how long a mark is believed that the watch of the Nodes does not show.
 const watchLag = 10 * time.Minute
 
-// takeTurn takes the turn of the instance to be drained for maintenance, if it needs one.
+// takeTurn takes the turn of the instance to be drained, if it needs one.
 func (r *record) takeTurn() {
 	s := &r.state
-	start, needs := s.maintenance(r.policy)
-	switch {
-	case !needs:
+	c, needs := s.claim(r.policy)
+	if c.kind != r.claimed {
 		r.giveTurnBack()
-	case !r.hasTurn:
-		if isDrainedForMaintenance(s.node) {
-			start = time.Time{}
-		}
-		r.hasTurn = r.maintenance.begin(s.id, start, r.policy)
 	}
-	s.canBegin = r.hasTurn
+	if needs && !s.hasTurn {
+		r.claimed = c.kind
+		s.hasTurn, s.refusal = r.turns.take(c, r.policy)
+	}
 }
 
 func (r *record) giveTurnBack() {
-	if r.hasTurn {
-		r.hasTurn = false
-		r.maintenance.end(r.state.id)
+	if r.claimed != "" {
+		r.claimed, r.state.hasTurn, r.state.refusal = "", false, refusal{}
+		r.turns.end(r.state.id)
 	}
 }
 
@@ -284,9 +281,14 @@ func (r *record) beginFromNode(e event.Event) {
 	}
 }
 
+// report says why the drain of the node is postponed, or that it is not any more because nothing requires it.
 func (r *record) report(p node.Postponement) {
-	if p != (node.Postponement{}) && p != r.said {
-		r.observer.DrainPostponed(r.state.node, p)
+	n := r.state.node
+	switch none := (node.Postponement{}); {
+	case p != none && p != r.said:
+		r.observer.DrainPostponed(n, p)
+	case p == none && r.said != none && r.said.Maintenance.IsZero() && len(r.state.reasons) == 0:
+		r.nodes.RemoveCondition(n)
 	}
 	r.said = p
 }

@@ -190,7 +190,7 @@ func (r *records) reset() {
 
 // forget forgets the instances that have no Node and no reason, and the completed actions of those that do not wait.
 func (r *records) forget(nodes []node.Node, waiting []event.Event, mayWait func(instanceID string) bool) {
-	r.maintenance.retain(nodes)
+	r.turns.retain(nodes)
 	known := map[string]bool{}
 	for _, n := range nodes {
 		known[n.InstanceID] = true

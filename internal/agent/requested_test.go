@@ -114,6 +114,20 @@ func TestDrainRequests(t *testing.T) {
 			}),
 		},
 		{
+			name:  "pods of drained nodes have no room at first: drained when they have",
+			given: with(standbyUntil(0), roomAfter(20*time.Minute)), steps: drainedWithoutHook("1h20m0s..1h20m15s"),
+			fact: "postponed, busy false, no room true",
+		},
+		{
+			name: "the API server does not say whether they have: drained when it does", given: with(standbyUntil(0), func(f *fixture) {
+				f.unplaced = silent(20*time.Minute, 0)
+			}), steps: drainedWithoutHook("1h20m0s..1h20m15s"), fact: "ended drained",
+		},
+		{
+			name: "withdrawn while it waits for room: its condition goes", given: with(standbyUntil(0), roomAfter(20*time.Minute)),
+			withdrawn: 10 * time.Minute, steps: []string{"remove condition"}, fact: "ended canceled",
+		},
+		{
 			name: "another process continues", given: standbyUntil(never), stops: 3 * time.Second,
 			steps: append(drained[:2:2], append([]string{"cordon until 1h0m4s"}, drained[1:]...)...), fact: "ended drained",
 		},
@@ -127,6 +141,24 @@ func TestDrainRequests(t *testing.T) {
 			if f.observed(tt.fact) == 0 {
 				t.Errorf("%q was not observed", tt.fact)
 			}
+		})
+	}
+}
+
+// roomAfter has pods of drained nodes that find room at the time.
+func roomAfter(at time.Duration) given { return func(f *fixture) { f.unplaced = changes(1, at, 0) } }
+
+// TestRecommendationWaits: a rebalance recommendation has the node drained when pods of drained nodes have room, unless that
+// takes as long as the node would stay cordoned.
+func TestRecommendationWaits(t *testing.T) {
+	t.Parallel()
+	for room, steps := range map[time.Duration][]string{
+		10 * time.Minute: drainedWithoutHook("1h10m0s..1h10m15s"), 3 * time.Hour: {"remove condition"},
+	} {
+		given := with(inGroup(inService), roomAfter(room), func(f *fixture) { f.cfg.Events.RebalanceTimeout = 2 * time.Hour })
+		each(t, room.String(), given, func(t *testing.T, f *fixture) {
+			mustHandle(t, f, f.agent(), rebalance)
+			f.wantSteps(t, steps...)
 		})
 	}
 }

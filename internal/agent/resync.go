@@ -109,7 +109,7 @@ func (r *resyncer) reportManaged() {
 // that it is being drained, so that a mark that is not true keeps no other node waiting for its turn.
 func (r *resyncer) checkMaintenance(ctx context.Context, nodes []node.Node) error {
 	draining := slices.DeleteFunc(slices.Clone(nodes), func(n node.Node) bool {
-		isOver := r.records.maintenance.isFinished(n) && !r.records.has(eventOfMark(n))
+		isOver := r.records.turns.isFinished(n) && !r.records.has(eventOfMark(n))
 		return !isDrainedForMaintenance(n) || isOver
 	})
 	return forEach(draining, func(n node.Node) error {

@@ -42,9 +42,10 @@ type state struct {
 	lateNext time.Time // the node is not watched for them before
 	lates    retry.Pauses
 
-	// Announced maintenance.
-	canBegin   bool      // its drain, as few others run
-	beganMaint time.Time // when the last drain for it began
+	// The drain for what can wait.
+	hasTurn    bool      // it may begin
+	refusal    refusal   // why not
+	beganMaint time.Time // when the last drain for announced maintenance began
 
 	// The annotation that asks for a drain.
 	requested    bool      // that drain has begun

@@ -97,6 +97,8 @@ type Nodes interface {
 // Drainer evicts the pods of a node.
 type Drainer interface {
 	Drain(ctx context.Context, t drain.Target) (drain.Report, error)
+	// Unplaced returns how many pods of drained nodes have found no room on others.
+	Unplaced(ctx context.Context) (pods int, err error)
 	// AwaitPod returns nil when a pod is on the node that must leave it and that an earlier drain has not known.
 	AwaitPod(ctx context.Context, node string, since time.Time, earlier *drain.Owners) error
 }

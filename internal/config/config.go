@@ -24,6 +24,7 @@ import (
 	"github.com/node-drainer/node-drainer/internal/text"
 	"github.com/node-drainer/node-drainer/pkg/drain"
 	"github.com/node-drainer/node-drainer/pkg/queue"
+	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
 // Agent is the configuration of the agent. Tags of its fields limit their values: values lists all that are
@@ -41,15 +42,19 @@ type Agent struct {
 	AutoscalerDeployment string        `env:"AUTOSCALER_DEPLOYMENT" envDefault:"" help:"Deployment of the Cluster Autoscaler, NAMESPACE/NAME. A resync scales it back if a trigger that has paused it was killed (--pause-autoscaler). Empty: the agent looks at none."`
 	DryRun               bool          `env:"DRY_RUN" envDefault:"false" help:"Whether the agent only reads, decides and logs, and changes nothing. Messages stay in flight until it stops, so use a separate queue."`
 
-	Queue  queue.Config       `envPrefix:"QUEUE_"`
-	Event  event.Config       `envPrefix:"EVENT_"`
-	Hook   autoscaling.Config `envPrefix:"HOOK_"`
-	Node   node.Config        `envPrefix:"NODE_"`
-	Drain  drain.Config       `envPrefix:"DRAIN_"`
-	Launch launch.Config      `envPrefix:"LAUNCH_"`
-	Leader lead.Config        `envPrefix:"LEADER_"`
-	Notify notify.Config      `envPrefix:"NOTIFY_"`
-	Log    observe.Config     `envPrefix:"LOG_"`
+	Queue queue.Config       `envPrefix:"QUEUE_"`
+	Event event.Config       `envPrefix:"EVENT_"`
+	Hook  autoscaling.Config `envPrefix:"HOOK_"`
+	Node  node.Config        `envPrefix:"NODE_"`
+	Drain drain.Config       `envPrefix:"DRAIN_"`
+
+	DrainMaxConcurrent refresh.Amount `env:"DRAIN_MAX_CONCURRENT" envDefault:"10%" help:"How many nodes, as a number or a share, are drained at the same time for what can wait: maintenance, rebalance recommendations and requests. Others wait, and are not cordoned; those with maintenance until DRAIN_TIMEOUT before it. No such drain begins while pods of drained nodes are Pending for lack of room, for DRAIN_TIMEOUT at most."`
+	DrainMaxPerZone    refresh.Amount `env:"DRAIN_MAX_CONCURRENT_PER_ZONE" envDefault:"100%" help:"The same for the nodes of one Availability Zone."`
+
+	Launch launch.Config  `envPrefix:"LAUNCH_"`
+	Leader lead.Config    `envPrefix:"LEADER_"`
+	Notify notify.Config  `envPrefix:"NOTIFY_"`
+	Log    observe.Config `envPrefix:"LOG_"`
 }
 
 // ReadAgent reads the agent's configuration from the environment, given as KEY=VALUE. Its error is Mistakes,
@@ -76,10 +81,11 @@ func ReadAgent(environ []string) (Agent, error) {
 	return c, nil
 }
 
-// parsers returns the parser of lists. The library's would keep the space after a comma.
+// parsers returns those of lists, in which the library would keep the space after a comma, and of amounts.
 func parsers() map[reflect.Type]env.ParserFunc {
 	return map[reflect.Type]env.ParserFunc{
-		reflect.TypeFor[[]string](): func(v string) (any, error) { return text.Split(v), nil },
+		reflect.TypeFor[[]string]():       func(v string) (any, error) { return text.Split(v), nil },
+		reflect.TypeFor[refresh.Amount](): func(v string) (any, error) { return refresh.ParseAmount(v) },
 	}
 }
 

@@ -205,7 +205,7 @@ func TestLimits(t *testing.T) {
 			}
 		}
 	}
-	if limited != 23 {
+	if limited != 22 {
 		t.Errorf("%d variables have limits", limited)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/text"
+	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
 // Variable is one environment variable.
@@ -77,6 +78,10 @@ func (v Variable) check(value string) error {
 		return checkNumber(v, value, "a duration with a unit, for example 90s, 15m or 2h", time.ParseDuration)
 	case v.Type.Kind() == reflect.Int:
 		return checkNumber(v, value, "a whole number of at most 2147483647", parseInt)
+	case v.Type == reflect.TypeFor[refresh.Amount]():
+		if _, err := refresh.ParseAmount(value); err != nil {
+			return v.mustBe(value, "a number, for example 2, or a share, for example 20%")
+		}
 	case v.Type.Kind() == reflect.Bool:
 		if _, err := strconv.ParseBool(value); err != nil {
 			return v.mustBe(value, "true or false")

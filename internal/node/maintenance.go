@@ -21,11 +21,12 @@ type announcedMaintenance struct {
 	StartsAt   time.Time `json:"startsAt"`
 }
 
-// Postponement is why a Node is not drained for its maintenance yet.
+// Postponement is why a Node is not drained yet.
 type Postponement struct {
-	Maintenance time.Time // when it starts
-	Until       time.Time // the drain starts then, if not before
-	Busy        bool      // the drain waits for those of other Nodes, not for its time
+	Maintenance time.Time // when it starts; zero if the drain is for something else
+	Until       time.Time // the drain starts then, if not before; zero if nothing requires that
+	Busy        bool      // the drain waits for those of other Nodes
+	NoRoom      bool      // pods of Nodes that were drained have found no room on others
 }
 
 // maintenance records announced maintenance on Nodes.

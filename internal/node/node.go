@@ -26,6 +26,7 @@ type Node struct {
 	Name       string
 	UID        string
 	InstanceID string
+	Zone       string // its Availability Zone; empty if unknown
 	Ready      bool
 	BootID     string // of the machine; it changes with each boot
 	Unselected bool   // NODE_SELECTOR leaves the Node to another agent
@@ -369,7 +370,9 @@ func only(m map[string]string, keys ...string) map[string]string {
 }
 
 func nodeOf(node *corev1.Node) Node {
-	out := Node{Name: node.Name, UID: string(node.UID), InstanceID: InstanceOf(node), Ready: isReady(node)}
+	out := Node{
+		Name: node.Name, UID: string(node.UID), InstanceID: InstanceOf(node), Zone: zoneOf(node), Ready: isReady(node),
+	}
 	out.BootID, out.Manager = node.Status.NodeInfo.BootID, managerOf(node)
 	out.HasCondition = conditionOf(node, ConditionType) != nil
 	out.Mark, _ = MarkOf(node)

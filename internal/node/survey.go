@@ -39,7 +39,7 @@ func SurveyOf(n *Nodes) Survey {
 		case one.InstanceID != "":
 			s.Instances = append(s.Instances, one.InstanceID)
 			names[one.InstanceID] = append(names[one.InstanceID], one.Name)
-			s.Zones = append(s.Zones, zoneOf(node))
+			s.Zones = append(s.Zones, one.Zone)
 		case one.Manager == "":
 			s.WithoutInstance = append(s.WithoutInstance, one.Name)
 		}

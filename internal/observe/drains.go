@@ -132,20 +132,32 @@ func (o *Observer) NodeUncordoned(n node.Node, why string) {
 	o.events.OnNode(n.Name, n.UID, reasonUncordoned, "Uncordoned: "+why, true)
 }
 
-// DrainPostponed records that a node is drained for its maintenance later, when, and why.
+// DrainPostponed records that a node is drained later, when, and why.
 func (o *Observer) DrainPostponed(n node.Node, p node.Postponement) {
-	until := p.Until.Format(time.RFC3339)
-	why := "the drain starts at " + until + " (EVENT_SCHEDULED_CHANGE_LEAD)"
-	if p.Busy {
-		why = "the drain waits for those of other nodes (EVENT_SCHEDULED_CHANGE_MAX_DRAINS), until " + until +
-			" at the latest"
+	message := whyPostponed(n, p)
+	entry := o.log.Info().Str("instance", n.InstanceID).Str("node", n.Name)
+	if !p.Maintenance.IsZero() {
+		entry = entry.Time("maintenance", p.Maintenance).Time("until", p.Until)
 	}
-	message := fmt.Sprintf("Maintenance of instance %s starts at %s; %s",
-		n.InstanceID, p.Maintenance.Format(time.RFC3339), why)
-	o.log.Info().Str("instance", n.InstanceID).Str("node", n.Name).Time("maintenance", p.Maintenance).
-		Time("until", p.Until).Bool("busy", p.Busy).Msg("drain postponed")
+	entry.Bool("busy", p.Busy).Bool("noRoom", p.NoRoom).Msg("drain postponed")
 	o.events.OnNode(n.Name, n.UID, reasonDrainPostponed, message, false)
 	o.conditions.Report(n.Name, n.UID, node.Condition{Reason: reasonDrainPostponed, Message: message})
+}
+
+func whyPostponed(n node.Node, p node.Postponement) string {
+	subject, until := "The drain", ""
+	if !p.Maintenance.IsZero() {
+		subject = fmt.Sprintf("Maintenance of instance %s starts at %s; the drain",
+			n.InstanceID, p.Maintenance.Format(time.RFC3339))
+		until = ", until " + p.Until.Format(time.RFC3339) + " at the latest"
+	}
+	switch {
+	case p.Busy:
+		return subject + " waits for those of other nodes (DRAIN_MAX_CONCURRENT)" + until
+	case p.NoRoom:
+		return subject + " waits until pods of drained nodes, which are Pending, have found room" + until
+	}
+	return subject + " starts at " + p.Until.Format(time.RFC3339) + " (EVENT_SCHEDULED_CHANGE_LEAD)"
 }
 
 // DrainCanceled records that a drain that was postponed is not needed any more.

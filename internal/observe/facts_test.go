@@ -60,6 +60,9 @@ func facts() []fact {
 		{"DrainPostponed, busy", func(r *recorder, s subject) {
 			r.DrainPostponed(s.node, node.Postponement{Maintenance: deadline, Until: deadline.Add(-time.Hour), Busy: true})
 		}},
+		{"DrainPostponed, no room", func(r *recorder, s subject) {
+			r.DrainPostponed(s.node, node.Postponement{NoRoom: true})
+		}},
 		{"DrainCanceled", func(r *recorder, s subject) { r.DrainCanceled(s.node, "the maintenance was canceled") }},
 		{"TerminationEnded", func(r *recorder, s subject) { r.TerminationEnded(s.event, "drained", time.Second) }},
 		{"TerminationEnded, unconfirmed", func(r *recorder, s subject) { r.TerminationEnded(s.event, "unconfirmed", time.Second) }},

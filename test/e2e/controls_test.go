@@ -79,3 +79,26 @@ func TestControlsOfADrain(t *testing.T) {
 		f.assertEndsBy(instance, 2*time.Minute)
 	})
 }
+
+// TestDrainsWaitForRoom: the drain that an annotation asks for waits while a pod of a drained node is Pending.
+func TestDrainsWaitForRoom(t *testing.T) {
+	t.Parallel()
+	f := newFixtureWithHook(t)
+	full, first := f.node()
+	next, second := f.node()
+	f.deploy("pinned", full, 1, cluster.Pods{Node: full}) // Its next pod waits for the same node.
+	f.deploy("api", next, 1, cluster.Pods{})
+	agent := f.startAgent("DRAIN_MAX_CONCURRENT=100%")
+	f.annotate(full, node.DrainRequestAnnotation, first)
+	agent.waitLog("termination ended", "outcome", "drained")
+	f.annotate(next, node.DrainRequestAnnotation, second)
+	agent.waitLog("drain postponed", "node", next, "noRoom", "true")
+	f.waitEventText("DrainPostponed", "which are Pending, have found room")
+	f.triggerNodes(nil, "waits until pods of drained nodes, which are Pending, have found room")
+	if n := f.getNode(next); isMarked(n) {
+		t.Errorf("node %s is marked while its drain waits", next)
+	}
+	_, err := f.cluster.Kubectl(f.ctx, "delete", "deployment", "pinned", "--namespace", f.namespace)
+	f.must(err)
+	agent.waitCount(2, "termination ended", "outcome", "drained")
+}

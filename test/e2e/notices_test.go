@@ -333,7 +333,7 @@ func TestMaintenanceOfManyInstances(t *testing.T) {
 		f.must(f.cluster.MinAvailable(f.ctx, f.namespace, app, "2"))
 	}
 	start := func() *agentProcess {
-		return f.startAgent("DRAIN_TIMEOUT=1s", "DRAIN_SETTLE=0s", "DRAIN_BLOCKED_AFTER=0s")
+		return f.startAgent("DRAIN_TIMEOUT=1s", "DRAIN_SETTLE=0s", "DRAIN_BLOCKED_AFTER=0s", "DRAIN_MAX_CONCURRENT=1")
 	}
 	agent := start()
 	f.waitQueueEmpty()

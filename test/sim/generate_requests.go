@@ -34,6 +34,12 @@ func (g requestGenerator) all() {
 	if g.chance(4) {
 		g.add(oneOf(g.generator, "hold", "extend"))
 	}
+	g.Rand = rand.New(rand.NewPCG(g.spec.Seed, 19))
+	for i := range g.spec.Steps {
+		if s := &g.spec.Steps[i]; s.Do == "annotate" && g.chance(2) {
+			s.N = 1 + g.IntN(4)
+		}
+	}
 	slices.SortStableFunc(g.spec.Steps, func(a, b Step) int { return int(a.At - b.At) })
 }
 

@@ -20,6 +20,7 @@ func (j requestJudge) all() {
 	}
 	j.inTurn()
 	for _, c := range j.clusters {
+		j.drainsInTurn(c)
 		for _, m := range j.markings[c.Name] {
 			j.marksKept(c, m)
 		}
@@ -160,7 +161,9 @@ func (j requestJudge) drainEnds(m *machine, t truth) {
 	cfg, from := j.configs[install], j.drainStarts(m.id, t.from, end)
 	outages := j.outages(install, m.cluster)
 	out := overlap(outages, t.from, end)
-	due := from.Add(cfg.Drain.Timeout + cfg.ResyncInterval + slack + 2*out)
+	longestDrain := cfg.Drain.Timeout + cfg.ResyncInterval + slack + 2*out
+	from = j.turnOf(m, from, end, longestDrain)
+	due := from.Add(longestDrain)
 	n := nodeAt(&m.cluster.changes, m.id, due)
 	if due.After(end) || n == nil || j.isLeaving(m.id, due) || len(j.facts.truthsAt(m.id, due, 0)) > 1 {
 		return
@@ -172,6 +175,25 @@ func (j requestJudge) drainEnds(m *machine, t truth) {
 	if !marked || cfg.Drain.AtDeadline == "delete" && !refused && !ended {
 		j.violate("requested drains end", due, "node %s is not drained %v after its annotation", m.id, due.Sub(from))
 	}
+}
+
+// turnOf returns when the drain of a node begins that may wait for its turn since the given time: at the latest when
+// each other node has had a drain, and pods that have found no room do not count any more.
+func (j requestJudge) turnOf(m *machine, since, end time.Time, longestDrain time.Duration) time.Time {
+	for at := since; at.Before(end); at = at.Add(longestDrain / 4) {
+		n := nodeAt(&m.cluster.changes, m.id, at.Add(longestDrain))
+		if n == nil || !isPostponed(n) || at.Sub(since) > longestDrain*time.Duration(1+m.cluster.nodesEver()) {
+			return at
+		}
+	}
+	return end
+}
+
+// isPostponed reports whether the condition of a Node says that it waits for its drain.
+func isPostponed(n *corev1.Node) bool {
+	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == node.ConditionType && c.Reason == "DrainPostponed"
+	})
 }
 
 // drainStarts returns when the last drain of an annotated node starts: with the annotation, or when the last hook ended

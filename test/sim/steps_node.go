@@ -26,7 +26,13 @@ func (w nodeEvents) change(id string, s Step) error {
 		}
 	case "rejoin":
 		return w.rejoin(id, s)
-	case "annotate":
+	case "annotate": // As many as N others of the group are annotated at the same time.
+		group := events(w)
+		for _, other := range group.some(group.members(s.On), s.Node, s.N) {
+			if other != id {
+				_ = w.annotate(other, s.For) // It may be gone.
+			}
+		}
 		return w.annotate(id, s.For)
 	case "alarm":
 		w.alarm(id, s)
