@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-//go:generate go run ./copies cloudformation/node-drainer.yaml ../docs/security.md
+//go:generate go run ./copies cloudformation/node-drainer.yaml
 
 //go:embed iam/*.json events/*.json
 var files embed.FS

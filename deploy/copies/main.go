@@ -1,11 +1,9 @@
-// Command copies copies the documents of deploy into other files: into the CloudFormation template, below
-// each comment that names one, and into pages, below each such comment, with the values of an example.
+// Command copies copies the documents of deploy into the CloudFormation template, below each comment that names one.
 package main
 
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 
@@ -27,21 +25,14 @@ func update(file string) error {
 	if err != nil {
 		return err
 	}
-	write := updatePage
-	if filepath.Ext(file) == ".yaml" {
-		write = updateTemplate
-	}
-	renewed, err := write(string(text))
+	renewed, err := updateTemplate(string(text))
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
 	return os.WriteFile(file, []byte(renewed), 0o644) //nolint:gosec // The file is checked in.
 }
 
-var (
-	inTemplate = regexp.MustCompile(`^( *(?:- )?)(?:\w+: )?# ((?:iam|events)/[a-z-]+)\.json((?: \w+=\w+)*)$`)
-	inPage     = regexp.MustCompile("(?s)(<!-- deploy((?: (?:iam|events)/[a-z-]+)+) -->\n```json\n).*?(```\n)")
-)
+var inTemplate = regexp.MustCompile(`^( *(?:- )?)(?:\w+: )?# ((?:iam|events)/[a-z-]+)\.json((?: \w+=\w+)*)$`)
 
 // updateTemplate replaces the lines below each comment that are indented more than the comment's line.
 func updateTemplate(text string) (string, error) {
@@ -136,37 +127,4 @@ func expressions() map[string]string {
 		"OidcProviderArn": "!Ref OidcProviderArn",
 		"OidcProvider":    `!Select [1, !Split [oidc-provider/, !Ref OidcProviderArn]]`,
 	}
-}
-
-// updatePage fills each block with the documents that its comment names, with the values of the example.
-func updatePage(text string) (string, error) {
-	var failed error
-	renewed := inPage.ReplaceAllStringFunc(text, func(block string) string {
-		parts := inPage.FindStringSubmatch(block)
-		document, err := join(strings.Fields(parts[2]))
-		if err != nil {
-			failed = err
-		}
-		return parts[1] + document + parts[3]
-	})
-	return renewed, failed
-}
-
-// join returns one policy with the statements of all.
-func join(names []string) (string, error) {
-	const begin, end = "\"Statement\": [\n", "\n  ]\n}\n"
-	var head string
-	var statements []string
-	for _, name := range names {
-		document, err := deploy.Fill(name, deploy.Example())
-		if err != nil {
-			return "", err
-		}
-		if len(names) == 1 {
-			return document, nil
-		}
-		before, rest, _ := strings.Cut(document, begin)
-		head, statements = before+begin, append(statements, strings.TrimSuffix(rest, end))
-	}
-	return head + strings.Join(statements, ",\n") + end, nil
 }

@@ -1,5 +1,5 @@
 output "helm_values" {
-  description = "The values of the Helm chart that follow from this module, as JSON, for helm install --values."
+  description = "The values of the Helm chart that follow, as JSON, for helm install --values."
   value = jsonencode(merge({
     aws = { region = local.region }
     config = {
@@ -25,12 +25,12 @@ output "queue_url" {
 }
 
 output "queue_arn" {
-  description = "The queue's ARN, as the target of hooks that you create elsewhere."
+  description = "The queue's ARN, as the target of other hooks."
   value       = aws_sqs_queue.this.arn
 }
 
 output "hook_names" {
-  description = "HOOK_NAMES of the agent: add those of hooks that you create elsewhere."
+  description = "HOOK_NAMES of the agent: add those of other hooks."
   value       = join(",", values(local.hooks))
 }
 
@@ -50,7 +50,7 @@ output "trigger_role_arn" {
 }
 
 output "hook_role_arn" {
-  description = "The role with which Auto Scaling sends, for hooks that you create elsewhere; null with eventbridge."
+  description = "The role with which Auto Scaling sends, for other hooks; null with eventbridge."
   value       = one(aws_iam_role.hooks[*].arn)
 }
 
@@ -63,7 +63,7 @@ output "agent_policy" {
 }
 
 output "trigger_policy" {
-  description = "All permissions of the trigger in one document, for your own role, for example in CI."
+  description = "The same of the trigger, for example in CI."
   value = jsonencode({
     Version   = "2012-10-17"
     Statement = flatten([for policy in values(local.trigger_policies) : jsondecode(policy).Statement])
@@ -71,6 +71,6 @@ output "trigger_policy" {
 }
 
 output "key_policy" {
-  description = "The policy that kms_key needs: it enables the account's IAM policies, and lets EventBridge send."
+  description = "The policy that kms_key needs."
   value       = templatefile("${path.module}/../iam/key.json", local.values)
 }

@@ -1,5 +1,5 @@
 variable "cluster_name" {
-  description = "The cluster's name: CLUSTER_NAME of the agent, and the EKS cluster for Pod Identity."
+  description = "The cluster's name."
   type        = string
 
   validation {
@@ -9,13 +9,13 @@ variable "cluster_name" {
 }
 
 variable "name" {
-  description = "Name of the queue, and prefix of the rules' and roles' names. If null: node-drainer- and the cluster's name, with hyphens for dots. Roles are global: set it if two Regions have clusters of one name."
+  description = "Name of the queue, and prefix of the rules' and roles' names. If null: node-drainer- and the cluster's name. Set it if two Regions have clusters of one name."
   type        = string
   default     = null
 }
 
 variable "groups" {
-  description = "Names of the Auto Scaling groups that get hooks. Choose the keys; they must be known when planning."
+  description = "Names of the Auto Scaling groups that get hooks. The keys must be known when planning."
   type        = map(string)
   default     = {}
 
@@ -31,7 +31,7 @@ variable "groups" {
 }
 
 variable "group_tag_key" {
-  description = "Key of the tag of the cluster's groups. The roles permit changes to these groups only. If null: kubernetes.io/cluster/ and the cluster's name."
+  description = "Key of the tag of the groups that the roles may change. If null: kubernetes.io/cluster/ and the cluster's name."
   type        = string
   default     = null
 }
@@ -43,7 +43,7 @@ variable "group_tag_value" {
 }
 
 variable "delivery" {
-  description = "How the hooks' messages are delivered: direct, by Auto Scaling to the queue; or eventbridge, by a rule for the groups, where hooks also wait if the queue is broken."
+  description = "Delivery of the hooks' messages: direct, or eventbridge, where hooks also wait if the queue is broken."
   type        = string
   default     = "direct"
 
@@ -65,7 +65,7 @@ variable "heartbeat_timeout" {
 }
 
 variable "default_result" {
-  description = "Result of a termination when that time is over: CONTINUE or ABANDON. The instance terminates with both."
+  description = "Result of a termination when that time is over: CONTINUE or ABANDON."
   type        = string
   default     = "CONTINUE"
 
@@ -76,7 +76,7 @@ variable "default_result" {
 }
 
 variable "launch_hooks" {
-  description = "Whether the groups also get a launch hook, and the agent its permissions."
+  description = "Whether the groups also get a launch hook."
   type        = bool
   default     = false
 }
@@ -93,7 +93,7 @@ variable "launch_heartbeat_timeout" {
 }
 
 variable "launch_default_result" {
-  description = "Result of a launch when that time is over: CONTINUE, the instance enters service unverified, or ABANDON, the group terminates it and launches another, which AWS limits, and may stop after a day."
+  description = "Result of a launch when that time is over: CONTINUE, the instance enters service unverified, or ABANDON, the group launches another, which AWS may stop after a day."
   type        = string
   default     = "CONTINUE"
 
@@ -129,7 +129,7 @@ variable "events" {
 }
 
 variable "senders" {
-  description = "ARNs of other roles and users that may send to the queue: the roles of hooks that you create elsewhere, and who returns messages from the dead-letter queue."
+  description = "ARNs of other roles and users that may send to the queue, such as the roles of other hooks."
   type        = list(string)
   default     = []
 }
@@ -141,7 +141,7 @@ variable "replace" {
 }
 
 variable "max_receive_count" {
-  description = "Deliveries after which SQS moves a message to the dead-letter queue. A long drain needs many."
+  description = "Deliveries after which SQS moves a message to the dead-letter queue."
   type        = number
   default     = 100
 
@@ -152,13 +152,13 @@ variable "max_receive_count" {
 }
 
 variable "kms_key" {
-  description = "ARN of a customer managed key for the queues, with the policy of the output key_policy. If null, SQS encrypts with its own keys."
+  description = "ARN of a customer managed key for the queues, with the policy of the output key_policy."
   type        = object({ arn = string })
   default     = null
 }
 
 variable "identity" {
-  description = "How pods assume the roles: pod-identity, whose association this creates, or irsa."
+  description = "How pods assume the roles: pod-identity or irsa."
   type        = string
   default     = "pod-identity"
 
@@ -200,25 +200,25 @@ variable "trigger" {
 }
 
 variable "launch_templates" {
-  description = "ARNs of the launch templates of the groups, for the trigger's feature launch. If empty: all of the account in this Region."
+  description = "ARNs of the launch templates, for the trigger's feature launch. If empty: all in this Region."
   type        = list(string)
   default     = []
 }
 
 variable "node_roles" {
-  description = "ARNs of the roles in the instance profiles of these launch templates, for the trigger's feature launch."
+  description = "ARNs of the roles in their instance profiles, for the same."
   type        = list(string)
   default     = []
 }
 
 variable "max_size" {
-  description = "The largest maximum size that the trigger's feature raise-max may give a group."
+  description = "The largest maximum size for the trigger's feature raise-max."
   type        = number
   default     = 1000
 }
 
 variable "trigger_service_account" {
-  description = "The ServiceAccount of the trigger, and of the watch of the chart."
+  description = "The ServiceAccount of the trigger."
   type        = string
   default     = "node-drainer-trigger"
 }

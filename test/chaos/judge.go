@@ -12,7 +12,7 @@ import (
 	"github.com/node-drainer/node-drainer/test/harness"
 )
 
-// The promises, in the words of docs/testing.md.
+// The promises of docs/testing.md.
 const (
 	emptyNode       = "no hook is completed before its deadline while pods are on the node"
 	budgets         = "pods are evicted; they are deleted only when the deadline is near"
