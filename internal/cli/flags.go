@@ -146,8 +146,8 @@ func inBatches() []refresh.Mode { return []refresh.Mode{refresh.ModeUnhealthy, r
 
 // allowOption accepts names of checks only: a mistyped one would else be noticed when the preflight refuses.
 func allowOption(p *[]string) *option {
-	help := "Proceed even if this preflight check fails: " + alternatives(refresh.Allowable()) + "."
-	o := list(p, "allow", "CHECK", help).inShort("proceed although this check of the preflight refuses")
+	o := list(p, "allow", "CHECK", "Proceed even if this preflight check fails.").
+		inShort("proceed although this check of the preflight refuses")
 	o.values = refresh.Allowable()
 	o.read = func(text string) error {
 		if !slices.Contains(o.values, text) {
