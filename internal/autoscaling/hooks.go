@@ -109,7 +109,7 @@ var ErrUnknownToken = errors.New("no active lifecycle action has the token")
 type Config struct {
 	HeartbeatInterval time.Duration `env:"HEARTBEAT_INTERVAL" envDefault:"0s" help:"Time between two heartbeats. 0s: half of the hook's HeartbeatTimeout."`
 	ConfirmTimeout    time.Duration `env:"CONFIRM_TIMEOUT" envDefault:"1m" help:"How long AWS may contradict a message before it is unconfirmed."`
-	Names             []string      `env:"NAMES" envDefault:"" help:"Names of the lifecycle hooks that this agent handles, separated by commas; it ignores all others. Set it: other tools may have hooks on the same groups."`
+	Names             []string      `env:"NAMES" envDefault:"" help:"Names of the lifecycle hooks that this agent handles, separated by commas; it ignores all others. Set it: other tools may have hooks on the same groups. Empty: the hooks that notify the queue or name no target."`
 	Margin            time.Duration `env:"MARGIN" envDefault:"30s" help:"How long before the hook's global timeout a drain must end; at most a tenth of it."`
 }
 

@@ -33,12 +33,12 @@ type Agent struct {
 	ClusterName   string `env:"CLUSTER_NAME,required,notEmpty" help:"Name of this cluster in the tags of its groups: kubernetes.io/cluster/NAME, k8s.io/cluster-autoscaler/NAME or eks:cluster-name."`
 	ListenAddress string `env:"LISTEN_ADDRESS" envDefault:":8080" help:"Address of /metrics, /healthz and /readyz."`
 
-	PodNamespace string `env:"POD_NAMESPACE" envDefault:"" help:"Namespace of the agent's pod, from the downward API; the default namespace of the Lease."`
-	NodeName     string `env:"NODE_NAME" envDefault:"" help:"Node of the agent, from the downward API. A leader hands over before it is drained."`
-	PodName      string `env:"POD_NAME" envDefault:"" help:"Pod of the agent, from the downward API; evicted last."`
+	PodNamespace string `env:"POD_NAMESPACE" envDefault:"" help:"Namespace of the agent's pod, from the downward API; the default namespace of the Lease. Empty outside a cluster."`
+	NodeName     string `env:"NODE_NAME" envDefault:"" help:"Node of the agent, from the downward API. A leader hands over before it is drained. Empty outside a cluster."`
+	PodName      string `env:"POD_NAME" envDefault:"" help:"Pod of the agent, from the downward API; evicted last. Empty outside a cluster."`
 
 	ResyncInterval       time.Duration `env:"RESYNC_INTERVAL" envDefault:"3m" min:"1s" max:"1h" help:"Time between two resyncs, which find terminations and launches without a message, and marked nodes that stay."`
-	AutoscalerDeployment string        `env:"AUTOSCALER_DEPLOYMENT" envDefault:"" help:"Deployment of the Cluster Autoscaler, NAMESPACE/NAME, to scale back if a trigger that has paused it was killed."`
+	AutoscalerDeployment string        `env:"AUTOSCALER_DEPLOYMENT" envDefault:"" help:"Deployment of the Cluster Autoscaler, NAMESPACE/NAME, to scale back if a trigger that has paused it was killed. Empty: none."`
 	DryRun               bool          `env:"DRY_RUN" envDefault:"false" help:"Read, decide and log, and change nothing. Use a separate queue."`
 
 	Queue  queue.Config       `envPrefix:"QUEUE_"`

@@ -23,7 +23,7 @@ type Config struct {
 	TaintEffect         string        `env:"TAINT_EFFECT" envDefault:"NoSchedule" values:"NoSchedule,PreferNoSchedule,NoExecute" help:"NoSchedule, PreferNoSchedule or NoExecute. With NoExecute Kubernetes deletes pods at once and ignores PodDisruptionBudgets."`
 	Cordon              bool          `env:"CORDON" envDefault:"true" help:"Make the node unschedulable as well: keeps off pods that tolerate only the taint. Required with PreferNoSchedule."`
 	ExcludeFromLB       string        `env:"EXCLUDE_FROM_LOAD_BALANCERS" envDefault:"early" values:"early,late,off" help:"When the node gets the label node.kubernetes.io/exclude-from-external-load-balancers: early (with the taint), late (when drained), or off."`
-	Selector            string        `env:"SELECTOR" envDefault:"" help:"Label selector of the Nodes that this agent manages, such as topology.kubernetes.io/region=eu-central-1. Set it with several accounts or Regions."`
+	Selector            string        `env:"SELECTOR" envDefault:"" help:"Label selector of the Nodes that this agent manages, such as topology.kubernetes.io/region=eu-central-1. Set it with several accounts or Regions. Empty: all."`
 	RegistrationTimeout time.Duration `env:"REGISTRATION_TIMEOUT" envDefault:"5m" min:"0s" max:"1h" help:"How long a termination or a notice waits for a node to register."`
 }
 

@@ -20,7 +20,7 @@ import (
 
 // Config configures messages, by environment variables that begin with NOTIFY_.
 type Config struct {
-	URL      string        `env:"URL" envDefault:"" secret:"true" help:"URL that the agent posts messages about drains to, such as an incoming webhook of Slack. Never logged."`
+	URL      string        `env:"URL" envDefault:"" secret:"true" help:"URL that the agent posts messages about drains to, such as an incoming webhook of Slack. Never logged. Empty: no messages."`
 	Headers  string        `env:"HEADERS" envDefault:"" secret:"true" help:"Headers of these requests, as a JSON object of texts. Never logged. Empty: Content-Type is application/json."`
 	Template string        `env:"TEMPLATE" envDefault:"{\"text\": {{json .Text}}}" help:"Template of the body, in the language of Go's text/template. The default suits Slack, Mattermost, Google Chat and Rocket.Chat."`
 	When     string        `env:"WHEN" envDefault:"drained, failed" help:"What messages are about, separated by commas: started, drained (all pods have left) and failed (not all have)."`

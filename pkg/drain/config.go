@@ -33,7 +33,7 @@ type Config struct {
 	Tiers      string        `env:"TIERS" envDefault:"0,2000000000,2000001000" help:"Lowest priority of each tier of pods; a tier starts when earlier ones are gone, at half of the drain at the latest. PRIORITY=DURATION bounds how long it may delay the next, for example 0=10m,2000000000."`
 
 	WaitForJobs    bool   `env:"WAIT_FOR_JOBS" envDefault:"false" help:"Wait for pods of Jobs to finish, until the deadline."`
-	WaitSelector   string `env:"WAIT_SELECTOR" envDefault:"" help:"Label selector of pods to wait for, until the deadline."`
+	WaitSelector   string `env:"WAIT_SELECTOR" envDefault:"" help:"Label selector of pods to wait for, until the deadline. Empty: none."`
 	WaitNamespaces string `env:"WAIT_NAMESPACES" envDefault:"" help:"Namespaces, separated by commas, of DRAIN_WAIT_FOR_JOBS and DRAIN_WAIT_SELECTOR. Empty: all."`
 	BarePods       string `env:"BARE_PODS" envDefault:"evict" values:"evict,wait" help:"Pods that no controller would replace: evict, or wait until the deadline."`
 	EmptyDirPods   string `env:"EMPTYDIR_PODS" envDefault:"evict" values:"evict,wait" help:"Pods that would lose an emptyDir volume on disk: evict, or wait until the deadline."`
