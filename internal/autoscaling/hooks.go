@@ -107,10 +107,10 @@ var ErrUnknownToken = errors.New("no active lifecycle action has the token")
 
 // Config is what a user can set, by environment variables that begin with HOOK_.
 type Config struct {
-	HeartbeatInterval time.Duration `env:"HEARTBEAT_INTERVAL" envDefault:"0s" help:"Time between two heartbeats of a lifecycle action. 0s: half of the hook's own HeartbeatTimeout, which is right for every hook."`
-	ConfirmTimeout    time.Duration `env:"CONFIRM_TIMEOUT" envDefault:"1m" help:"How long Auto Scaling may contradict a message (the instance is not terminating) before the message counts as unconfirmed. Auto Scaling's answers are eventually consistent."`
-	Names             []string      `env:"NAMES" envDefault:"" help:"Names of the lifecycle hooks that this agent handles, separated by commas; it ignores all others. Set it: other tools may have hooks on the same groups. Empty: the hooks that notify the queue, and those that a message names and that seem to be its own."`
-	Margin            time.Duration `env:"MARGIN" envDefault:"30s" help:"How long before the hook's global timeout a drain must end. At most a tenth of the global timeout is used."`
+	HeartbeatInterval time.Duration `env:"HEARTBEAT_INTERVAL" envDefault:"0s" help:"Time between two heartbeats. 0s: half of the hook's HeartbeatTimeout."`
+	ConfirmTimeout    time.Duration `env:"CONFIRM_TIMEOUT" envDefault:"1m" help:"How long AWS may contradict a message before it is unconfirmed."`
+	Names             []string      `env:"NAMES" envDefault:"" help:"Names of the lifecycle hooks that this agent handles, separated by commas; it ignores all others. Set it: other tools may have hooks on the same groups. Empty: the hooks that notify the queue or name no target."`
+	Margin            time.Duration `env:"MARGIN" envDefault:"30s" help:"How long before the hook's global timeout a drain must end; at most a tenth of it."`
 }
 
 // Validate returns everything that is wrong with the configuration.

@@ -53,7 +53,7 @@ func sections(s *settings) []section {
 		{"AWS", namingGroups(), awsOptions(s)},
 		{"Kubernetes", allCommands(), kubernetesOptions(s)},
 		{"Without Kubernetes", namingGroups(), []*option{boolean(&s.noKubernetes, "no-kubernetes",
-			"Do not use Kubernetes. Nodes, their pods and budgets are not shown then.").
+			"Do not use Kubernetes: show no nodes, pods and budgets.").
 			inShort("do without Kubernetes, which shows nodes and their pods")}},
 	}
 	for _, section := range all {
@@ -71,11 +71,10 @@ func targetOptions(s *settings) []*option {
 				"a name, which has no colon; in an ARN it follows autoScalingGroupName/").
 			without("nodegroup", "all-nodegroups"),
 		textOption(&s.Selection.Cluster, "cluster", "NAME",
-			`Groups of this cluster, by their tags kubernetes.io/cluster/NAME,
-			k8s.io/cluster-autoscaler/NAME or eks:cluster-name. With --asg or --tag, only those of them in the cluster.`).
+			"Groups with the tag kubernetes.io/cluster/NAME, k8s.io/cluster-autoscaler/NAME or eks:cluster-name.").
 			limiting().inShort("all groups of this cluster, by their tags"),
 		list(&s.tags, "tag", "KEY[=VALUE]",
-			"Groups with this tag; KEY alone is any value. If repeated, a group must match all of them.").limiting().
+			"Groups with this tag; KEY alone is any value. If repeated, all must match.").limiting().
 			inShort("groups with this tag").
 			checked(regexp.MustCompile(`^[^=]+(=.+)?$`).MatchString, "KEY=VALUE, or KEY alone for any value").
 			without("nodegroup", "all-nodegroups"),
@@ -85,17 +84,17 @@ func targetOptions(s *settings) []*option {
 func outdatedOptions(s *settings) []*option {
 	return []*option{
 		textOption(&s.Version, "launch-template-version", "VERSION",
-			`Version of the launch template to replace instances by: a number, '$Latest' or '$Default', in quotes. If not
-			set, it is the group's own, and in mode nodegroup '$Latest'. A refresh that succeeds sets it on the group.`).
+			`Version of the launch template: a number, '$Latest' or '$Default', in quotes; by default the group's
+			own, in mode nodegroup '$Latest'. A refresh that succeeds sets it on the group.`).
 			in(refresh.ModeRefresh, refresh.ModeNodegroup).
 			inShort("version to replace instances by; the group's own if not set").
 			checked(regexp.MustCompile(`^(\$Latest|\$Default|[1-9][0-9]*)$`).MatchString,
 				"a number, '$Latest' or '$Default', in single quotes for the shell"),
 		boolean(&s.All, "all",
-			"Replace all instances, outdated or not. In mode refresh that is SkipMatching=false.").in(byGroups()...).
+			"Replace all instances, outdated or not.").in(byGroups()...).
 			inShort("replace all instances, outdated or not"),
 		duration(into(&s.MaxAge), "", "max-age",
-			"Age from which an instance is outdated, whatever it was launched from.",
+			"Age from which an instance is outdated.",
 			time.Minute, 10*365*24*time.Hour).in(inBatches()...).inShort("age from which an instance is outdated"),
 		list(&s.Only, "instance", "ID",
 			"Replace only these instances, outdated or not.").limiting().in(inBatches()...).without("all").
@@ -110,34 +109,31 @@ func outdatedOptions(s *settings) []*option {
 func replacementOptions(s *settings) []*option {
 	return []*option{
 		choice(into(&s.Mode), s.Mode, "mode",
-			`How instances are replaced. Refresh starts an Instance Refresh, which AWS carries out without the trigger.
-			Unhealthy marks outdated instances in batches, so that the group replaces them. Standby moves them into
-			Standby in batches, and terminates them when their replacements are ready. Nodegroup has EKS update managed
-			node groups.`,
+			`How instances are replaced. Refresh: an Instance Refresh of AWS. Unhealthy: marks outdated instances
+			in batches, which the group replaces. Standby: moves batches into Standby, and terminates them when
+			their replacements are ready. Nodegroup: EKS updates managed node groups.`,
 			refresh.ModeRefresh, refresh.ModeUnhealthy, refresh.ModeStandby, refresh.ModeNodegroup).
 			inShort("how instances are replaced"),
 		amount(pointer(&s.surge), "", "surge",
-			`Instances that are launched before as many are terminated: a number, or a percentage of the desired
-			capacity, at least one. In mode refresh the default is 10%. In mode unhealthy the desired capacity is raised
-			by it; by default it is not.`).in(refresh.ModeRefresh, refresh.ModeUnhealthy).
+			`Instances that are launched before as many are terminated; a percentage is of the desired capacity.
+			Mode refresh: by default 10%. Mode unhealthy: raises the desired capacity, by default not.`).
+			in(refresh.ModeRefresh, refresh.ModeUnhealthy).
 			inShort("instances that are launched before as many terminate"),
 		duration(into(&s.ReadyTimeout), "", "ready-timeout",
-			`Time after which a new instance in service whose node is missing or not Ready fails the rollout. A refresh is
-			cancelled, or rolled back with --auto-rollback; in the other modes no further instance is replaced.`,
+			`Time after which a new instance whose node is missing or not Ready fails the rollout: a refresh is
+			cancelled, or rolled back with --auto-rollback; other modes replace no further instance.`,
 			time.Second, maxRefreshTime).onKubernetes().whileFollowing(),
 		list(&s.Suspend, "suspend", "PROCESS",
-			`Process of the groups to suspend during the rollout: AZRebalance, AlarmNotification or
-			ScheduledActions. Processes that were suspended before stay suspended.`).
+			"Process to suspend during the rollout: AZRebalance, AlarmNotification or ScheduledActions.").
 			in(byGroups()...).whileFollowing().
 			checked(func(p string) bool { return slices.Contains(refresh.Suspendable(), p) },
 				"one of "+strings.Join(refresh.Suspendable(), ", ")),
 		choice(into(&s.Taint), s.Taint, "taint-outdated",
-			`Taint on outdated nodes from the start of a rollout, which keeps new pods off them, so that each pod
-			moves once. Soft has the effect PreferNoSchedule, hard NoSchedule; neither evicts pods.`,
+			"Taint that keeps new pods off outdated nodes: soft is PreferNoSchedule, hard NoSchedule.",
 			cluster.NoTaint, cluster.SoftTaint, cluster.HardTaint).in(byGroups()...).onKubernetes(),
 		choice(into(&s.Until), s.Until, "until",
-			`When a rollout has ended. Replaced: AWS reports success; old nodes may still be draining. Drained: no
-			lifecycle hook holds an old instance any more. Terminated: all old instances have left the group.`,
+			`When a rollout has ended. Replaced: AWS reports success; old nodes may still drain. Drained: no hook
+			holds an old instance. Terminated: all old instances have left the group.`,
 			plan.Replaced, plan.Drained, plan.Terminated).whileFollowing(),
 		allowOption(&s.Allow),
 	}
@@ -150,8 +146,8 @@ func inBatches() []refresh.Mode { return []refresh.Mode{refresh.ModeUnhealthy, r
 
 // allowOption accepts names of checks only: a mistyped one would else be noticed when the preflight refuses.
 func allowOption(p *[]string) *option {
-	help := "Proceed even if this preflight check fails: " + alternatives(refresh.Allowable()) + "."
-	o := list(p, "allow", "CHECK", help).inShort("proceed although this check of the preflight refuses")
+	o := list(p, "allow", "CHECK", "Proceed even if this preflight check fails.").
+		inShort("proceed although this check of the preflight refuses")
 	o.values = refresh.Allowable()
 	o.read = func(text string) error {
 		if !slices.Contains(o.values, text) {
@@ -167,18 +163,17 @@ func paceOptions(s *settings) []*option {
 	p := &s.Preferences
 	return []*option{
 		number(pointer(&p.MinHealthy), "", "min-healthy", "PERCENT",
-			`Minimum percentage of the desired capacity that stays in service (MinHealthyPercentage), instead of
-			--surge. With --max-healthy 100, instances are terminated before their replacements launch.`, 0, 100).
+			`MinHealthyPercentage, instead of --surge. With --max-healthy 100, instances are terminated before
+			their replacements launch.`, 0, 100).
 			in(refresh.ModeRefresh).without("surge"),
 		number(pointer(&p.MaxHealthy), "", "max-healthy", "PERCENT",
-			`Maximum percentage of the desired capacity that is in service or pending (MaxHealthyPercentage), at most 100
-			above --min-healthy.`, 100, 200).in(refresh.ModeRefresh).with("--min-healthy 90"),
+			"MaxHealthyPercentage, at most 100 above --min-healthy.", 100, 200).
+			in(refresh.ModeRefresh).with("--min-healthy 90"),
 		seconds(pointer(&p.Warmup), "warmup",
-			`Time that a new instance is in service before the next one is replaced (InstanceWarmup). If not set,
-			it is the group's default.`, maxRefreshTime).in(refresh.ModeRefresh),
+			"InstanceWarmup, by default the group's.", maxRefreshTime).in(refresh.ModeRefresh),
 		checkpoints(&p.Checkpoints),
 		seconds(pointer(&p.CheckpointDelay), "checkpoint-delay",
-			"Time to wait at each checkpoint (CheckpointDelay). If not set, AWS waits 1h.", 48*time.Hour).
+			"Time to wait at each checkpoint. By default AWS waits 1h.", 48*time.Hour).
 			in(refresh.ModeRefresh).with("--checkpoints 10,50,100"),
 	}
 }
@@ -187,23 +182,22 @@ func safetyOptions(s *settings) []*option {
 	p := &s.Preferences
 	return []*option{
 		seconds(pointer(&p.Bake), "bake",
-			"Time for which AWS watches the alarms after the last replacement (BakeTime).", 48*time.Hour).
+			"Time for which AWS watches the alarms after the last replacement.", 48*time.Hour).
 			in(refresh.ModeRefresh),
 		list(&p.Alarms, "alarm", "NAME",
-			`CloudWatch alarm that fails the refresh. At most ten. A name with a comma must be in double quotes:
-			'"High CPU, prod"'.`).in(refresh.ModeRefresh),
+			`CloudWatch alarm that fails the refresh; at most ten. Quote a name with a comma twice: '"High CPU,
+			prod"'.`).in(refresh.ModeRefresh),
 		boolean(&p.AutoRollback, "auto-rollback",
-			`Roll back a refresh that fails. AWS does this. It needs a group that does not use $Latest or
-			$Default.`).in(refresh.ModeRefresh),
+			"Have AWS roll back a refresh that fails. The group must not use $Latest or $Default.").in(refresh.ModeRefresh),
 		pinOption(s),
 	}
 }
 
 func pinOption(s *settings) *option {
 	o := choice(into(&s.Pin), s.Pin, "pin",
-		`Send the number of the launch template version with the refresh, which can be rolled back only then. When
-		it succeeds, AWS writes the number into the group, which does not follow $Latest or $Default any more. Auto
-		does it if the group has a number, or if another version than the group's or a rollback is requested.`,
+		`Send the number of the launch template version, which a rollback needs. When the refresh succeeds, AWS
+		writes it into the group, which does not follow $Latest or $Default any more. Auto: if the group has a
+		number, or another version or a rollback is requested.`,
 		refresh.PinAuto, refresh.PinAlways, refresh.PinNever).in(refresh.ModeRefresh)
 	o.bare = string(refresh.PinAlways)
 	return o
@@ -213,16 +207,16 @@ func exceptionOptions(s *settings) []*option {
 	p := &s.Preferences
 	return []*option{
 		apiChoice(&p.Protected, "protected",
-			`What to do about instances that are protected from scale in (ScaleInProtectedInstances). Wait fails
-			after an hour. In the other modes only refresh replaces them.`,
+			`Instances that are protected from scale in. Wait fails after an hour. In other modes only refresh
+			replaces them.`,
 			"refresh", "ignore", "wait").in(byGroups()...),
 		apiChoice(&p.Standby, "standby",
-			"What to do about instances in standby (StandbyInstances). Wait fails after an hour.",
+			"Instances in standby. Wait fails after an hour.",
 			"terminate", "ignore", "wait").in(refresh.ModeRefresh),
 		choice(into(&s.OnConflict), s.OnConflict, "on-conflict",
-			`What to do if a refresh of the group is under way. Attach follows it if it has the same target, and
-			fails otherwise. Wait waits for its end, then replaces what is still outdated. Cancel cancels it, without
-			waiting for its drains, then does the same. Fail exits with 6.`,
+			`What to do if a refresh is under way. Attach: follow it if it has the same target, otherwise exit with
+			6. Wait: replace what is still outdated after its end. Cancel: cancel it, then the same. Fail: exit
+			with 6.`,
 			plan.Attach, plan.Wait, plan.CancelActive, plan.Fail).
 			in(refresh.ModeRefresh, refresh.ModeNodegroup).valueIn(string(plan.CancelActive), refresh.ModeRefresh),
 	}
@@ -245,8 +239,8 @@ func apiChoice(p *string, name, help string, values ...string) *option {
 func checkpoints(p *[]int) *option {
 	return &option{
 		name: "checkpoints", kind: "PERCENT,...", many: true, traits: traits{modes: []refresh.Mode{refresh.ModeRefresh}},
-		help: `Percentages at which the refresh waits for --checkpoint-delay (CheckpointPercentages), ascending, for
-			example 1,10,50,100. If the last is less than 100, no more than that is replaced.`,
+		help: `Percentages at which the refresh waits for --checkpoint-delay, for example 1,10,50,100. No more than
+			the last is replaced.`,
 		read: func(text string) error {
 			n, err := strconv.Atoi(text)
 			tooLow := func(before int) bool { return before >= n }
@@ -263,21 +257,19 @@ func batchOptions(s *settings) []*option {
 	p := &s.Pace
 	return []*option{
 		amount(into(&p.Batch), "1", "batch",
-			`Instances that are replaced at a time: a number, or a percentage of the desired capacity, at least
-			one.`).in(inBatches()...),
+			"Instances that are replaced at a time; a percentage is of the desired capacity.").in(inBatches()...),
 		amount(into(&p.Step), "", "surge-step",
-			`Instances by which --surge raises the desired capacity at a time: a number, or a percentage, at least one.
-			Each step begins when the nodes of the one before are Ready. If not set, all are launched at once.`).
+			`Instances by which --surge raises the desired capacity at a time, when the nodes of the step before
+			are Ready. By default all at once.`).
 			in(refresh.ModeUnhealthy).with("--surge 100%"),
 		duration(into(&p.Between), "", "between",
 			"Time between the end of a batch and the next one.", 0, 24*time.Hour).in(inBatches()...),
 		choice(into(&p.Order), p.Order, "order",
-			"Which instances are replaced first: the oldest, or one Availability Zone after the other.",
+			"The oldest first, or one Availability Zone after the other.",
 			refresh.ByAge, refresh.ByZone).in(inBatches()...),
 		choice(into(&p.Then), p.Then, "then",
-			`What happens to an instance in Standby when it is replaced. Terminate terminates it, and its hook has the
-			agent drain the node. Stop has the agent drain the node, then stops the instance, which stays in Standby. Keep
-			does not stop it.`,
+			`What happens to a replaced instance in Standby. Terminate: its hook has the agent drain the node.
+			Stop: the agent drains the node, and the instance is stopped. Keep: it is not stopped.`,
 			refresh.ThenTerminate, refresh.ThenStop, refresh.ThenKeep).in(refresh.ModeStandby).onKubernetes(),
 	}
 }
@@ -285,9 +277,8 @@ func batchOptions(s *settings) []*option {
 func autoscalerOptions(s *settings) []*option {
 	return []*option{
 		textOption(&s.autoscaler, "pause-autoscaler", "NAMESPACE/NAME",
-			`Deployment of the Cluster Autoscaler to scale to 0 replicas from the first change to the end of the last
-			group. If this run is killed, the next run with this flag scales it back, as do trigger resume, and the agent if
-			AUTOSCALER_DEPLOYMENT names it. It is rarely needed: the agent protects new nodes.`).
+			`Deployment of the Cluster Autoscaler to scale to 0 during the rollout. Rarely needed: the agent
+			protects new nodes.`).
 			onKubernetes().whileFollowing().
 			checked(regexp.MustCompile(`^[a-z0-9-]+/[a-z0-9.-]+$`).MatchString, "NAMESPACE/NAME"),
 	}
@@ -299,12 +290,11 @@ func followOptions(s *settings) []*option {
 			"Return as soon as AWS accepts the request to start, cancel or roll back a refresh.").
 			in(refresh.ModeRefresh, refresh.ModeNodegroup),
 		duration(into(&s.StallTimeout), shortDuration(s.StallTimeout), "stall-timeout",
-			`Time without any change after which the trigger stops following. A running refresh continues. 0s is no
-			limit.`,
+			"Time without a change after which the trigger stops following; a refresh continues. 0s is no limit.",
 			0, maxRefreshTime).whileFollowing(),
 		choice(into(&s.OnInterrupt), s.OnInterrupt, "on-interrupt",
-			`What to do when the trigger is interrupted. Detach leaves running refreshes to AWS. Cancel cancels
-			them, and in mode unhealthy restores the desired capacity. Rollback rolls them back.`,
+			`What to do when the trigger is interrupted. Detach: leave refreshes to AWS. Cancel: cancel them, and
+			take back a surge. Rollback: roll them back.`,
 			plan.Detach, plan.Cancel, plan.Rollback).whileFollowing().
 			valueIn(string(plan.Cancel), byGroups()...).valueIn(string(plan.Rollback), refresh.ModeRefresh),
 	}
@@ -313,8 +303,7 @@ func followOptions(s *settings) []*option {
 func timeOptions(s *settings) []*option {
 	return []*option{
 		duration(into(&s.Timeout), "", "timeout",
-			`Time after which the trigger stops following. A running refresh continues. If not set, there is no
-			limit.`,
+			"Time after which the trigger stops following; a refresh continues. By default no limit.",
 			0, maxRefreshTime).whileFollowing().inShort("stop following after this time; a refresh continues"),
 		duration(into(&s.PollInterval), shortDuration(s.PollInterval), "poll-interval",
 			"Time between two reads from AWS.", 100*time.Millisecond, 10*time.Minute),
@@ -324,30 +313,28 @@ func timeOptions(s *settings) []*option {
 func planOptions(s *settings) []*option {
 	return []*option{
 		boolean(&s.detailed, "detailed-exitcode",
-			`Exit with 2 if a plan finds outdated instances, also those that a run would keep. If a run would be refused,
-			the exit code is that of the run.`),
+			"Exit with 2 if a plan finds outdated instances, unless a run would be refused."),
 	}
 }
 
 func againOptions(s *settings) []*option {
 	again := boolean(&s.follow, "watch",
-		`Show it again after each change: nodes until interrupted; a status until no rollout is under way, with the exit
-		code of the rollouts.`).inShort("show it again after each change")
+		"Show it again after each change: nodes until interrupted, a status until no rollout is under way.").
+		inShort("show it again after each change")
 	again.short = "w"
 	return []*option{again}
 }
 
 func outputOptions(s *settings) []*option {
 	output := choice(into(&s.output), s.output, "output",
-		`Format of the output. Auto is a live view on a terminal, otherwise text. Json is one document: a plan,
-		or the result. Ndjson is one object a line, as things happen.`,
+		`Format of the output. Auto: a live view on a terminal, otherwise text. Json: one document at the end.
+		Ndjson: one object for each change.`,
 		report.FormatAuto, report.FormatText, report.FormatJSON, report.FormatNDJSON)
 	output.short, output.brief = "o", "format of the output"
 	return []*option{
 		output,
 		textOption(&s.summaryFile, "summary-file", "FILE",
-			`File for a summary in Markdown, whose first line has the result. It is also written when a rollout
-			fails.`),
+			"File for a summary in Markdown, also after a failure."),
 	}
 }
 
@@ -363,18 +350,18 @@ func awsOptions(s *settings) []*option {
 			checked(func(t string) bool { return strings.HasPrefix(t, "arn:") },
 				"an ARN, for example arn:aws:iam::123456789012:role/rollouts"),
 		textOption(&s.cloud.ExternalID, "external-id", "ID",
-			"External id that the trust policy of the role requires.").with("--role-arn ARN"),
+			"External id that the role requires.").with("--role-arn ARN"),
 	}
 }
 
 func kubernetesOptions(s *settings) []*option {
 	return []*option{
 		textOption(&s.kubeconfig, "kubeconfig", "FILE",
-			"Kubernetes configuration, instead of KUBECONFIG or the ServiceAccount of the pod.").
+			"Kubernetes configuration, instead of KUBECONFIG or the pod's ServiceAccount.").
 			without("no-kubernetes").
 			inShort("Kubernetes configuration, instead of KUBECONFIG"),
 		textOption(&s.context, "context", "NAME",
-			"Context of the Kubernetes configuration, instead of its current one.").
+			"Context of the Kubernetes configuration.").
 			without("no-kubernetes"),
 	}
 }

@@ -26,10 +26,10 @@ func requestOf(s *settings) nodegroup.Request {
 func nodegroupTargets(s *settings) []*option {
 	return []*option{
 		list(&s.nodegroups.request.Names, "nodegroup", "NAME",
-			`EKS managed node group. Separate several by commas, or repeat the flag. The mode is nodegroup then.`).limiting().
+			"EKS managed node group. Separate several by commas, or repeat the flag.").limiting().
 			in(refresh.ModeNodegroup).with("--cluster NAME").inShort("EKS managed node group, with --cluster"),
 		boolean(&s.nodegroups.all, "all-nodegroups",
-			"All managed node groups of the cluster. The mode is nodegroup then.").
+			"All managed node groups of the cluster.").
 			in(refresh.ModeNodegroup).with("--cluster NAME").without("nodegroup"),
 	}
 }
@@ -38,14 +38,13 @@ func nodegroupOptions(s *settings) []*option {
 	r := &s.nodegroups.request
 	return []*option{
 		textOption(&r.Kubernetes, "kubernetes-version", "VERSION",
-			`Kubernetes version of the nodes, such as 1.34, at most that of the control plane. If not set, it stays as it is.
-			In YAML put it in quotes: 1.30 without them is the number 1.3.`).in(refresh.ModeNodegroup).
+			`Kubernetes version of the nodes, by default the same as now. In YAML put it in quotes: 1.30 is the
+			number 1.3.`).in(refresh.ModeNodegroup).
 			checked(regexp.MustCompile(`^1\.[0-9]+$`).MatchString, "a minor version, for example 1.34"),
 		textOption(&r.Release, "release-version", "VERSION",
-			`Release of the AMI of the nodes, such as 1.34.2-20261104. If not set, it is the newest that EKS publishes for
-			the AMI type and the Kubernetes version.`).in(refresh.ModeNodegroup),
+			"Release of the AMI, such as 1.34.2-20261104, by default the newest of EKS.").in(refresh.ModeNodegroup),
 		boolean(&r.Force, "force",
-			`Terminate nodes whose pods EKS could not evict in 15 minutes. Without it such an update fails.`).
+			"Terminate nodes whose pods EKS could not evict in 15 minutes; otherwise the update fails.").
 			in(refresh.ModeNodegroup),
 	}
 }

@@ -46,10 +46,9 @@ const examples = `  Show what would be replaced, and why; change nothing:
 
 // variables explains the environment variables.
 const variables = `
-Each flag can be set by a variable: --max-age by TRIGGER_MAX_AGE. Flags override variables. An empty
-variable counts as not set; for --asg, --cluster, --tag, --instance and --exclude-node-label it is an error.
-So is an unknown one that begins with TRIGGER_, except those that Kubernetes injects for a Service of that
-name, and GitLab's TRIGGER_PAYLOAD. The AWS SDK and client-go read their own variables.
+Each flag can be set by a variable: --max-age by TRIGGER_MAX_AGE. Flags override variables. An unknown
+variable TRIGGER_... is an error, and so is an empty one for --asg, --cluster, --tag, --instance and
+--exclude-node-label.
 `
 
 // nodesExitCodes are those of the command that replaces nothing.

@@ -31,16 +31,16 @@ import (
 // allowed; min and max are the bounds, and why is the reason for max. The value of a field with the tag secret must not
 // be shown, and comes from a Secret. The reference is generated from the tag help.
 type Agent struct {
-	ClusterName   string `env:"CLUSTER_NAME,required,notEmpty" help:"Name of this cluster in the tags of its Auto Scaling groups (kubernetes.io/cluster/NAME, k8s.io/cluster-autoscaler/NAME or eks:cluster-name). Messages for groups of other clusters are released."`
-	ListenAddress string `env:"LISTEN_ADDRESS" envDefault:":8080" help:"Address that /metrics, /healthz and /readyz are served on."`
+	ClusterName   string `env:"CLUSTER_NAME,required,notEmpty" help:"Name of this cluster in the tags of its groups: kubernetes.io/cluster/NAME, k8s.io/cluster-autoscaler/NAME or eks:cluster-name."`
+	ListenAddress string `env:"LISTEN_ADDRESS" envDefault:":8080" help:"Address of /metrics, /healthz and /readyz."`
 
-	PodNamespace string `env:"POD_NAMESPACE" envDefault:"" help:"Namespace of the pod that the agent runs in, from the downward API. With POD_NAME the agent finds its own pod, which it evicts last. Default namespace of the Lease. Empty outside a cluster."`
-	NodeName     string `env:"NODE_NAME" envDefault:"" help:"Name of the node that the agent runs on, from the downward API. A leader hands over before this node is drained. Empty outside a cluster."`
-	PodName      string `env:"POD_NAME" envDefault:"" help:"Name of the pod that the agent runs in, from the downward API. Empty outside a cluster."`
+	PodNamespace string `env:"POD_NAMESPACE" envDefault:"" help:"Namespace of the agent's pod, from the downward API; the default namespace of the Lease. Empty outside a cluster."`
+	NodeName     string `env:"NODE_NAME" envDefault:"" help:"Node of the agent, from the downward API. A leader hands over before it is drained. Empty outside a cluster."`
+	PodName      string `env:"POD_NAME" envDefault:"" help:"Pod of the agent, from the downward API; evicted last. Empty outside a cluster."`
 
-	ResyncInterval       time.Duration `env:"RESYNC_INTERVAL" envDefault:"3m" min:"1s" max:"1h" help:"Interval between two resyncs, which look at all instances of the cluster's groups for terminations and launches without a message, and for marked nodes whose instance is not terminated."`
-	AutoscalerDeployment string        `env:"AUTOSCALER_DEPLOYMENT" envDefault:"" help:"Deployment of the Cluster Autoscaler, NAMESPACE/NAME. A resync scales it back if a trigger that has paused it was killed (--pause-autoscaler). Empty: the agent looks at none."`
-	DryRun               bool          `env:"DRY_RUN" envDefault:"false" help:"Whether the agent only reads, decides and logs, and changes nothing. Messages stay in flight until it stops, so use a separate queue."`
+	ResyncInterval       time.Duration `env:"RESYNC_INTERVAL" envDefault:"3m" min:"1s" max:"1h" help:"Time between two resyncs, which find terminations and launches without a message, and marked nodes that stay."`
+	AutoscalerDeployment string        `env:"AUTOSCALER_DEPLOYMENT" envDefault:"" help:"Deployment of the Cluster Autoscaler, NAMESPACE/NAME, to scale back if a trigger that has paused it was killed. Empty: none."`
+	DryRun               bool          `env:"DRY_RUN" envDefault:"false" help:"Read, decide and log, and change nothing. Use a separate queue."`
 
 	Queue queue.Config       `envPrefix:"QUEUE_"`
 	Event event.Config       `envPrefix:"EVENT_"`
@@ -48,7 +48,7 @@ type Agent struct {
 	Node  node.Config        `envPrefix:"NODE_"`
 	Drain drain.Config       `envPrefix:"DRAIN_"`
 
-	DrainMaxConcurrent refresh.Amount `env:"DRAIN_MAX_CONCURRENT" envDefault:"10%" help:"How many nodes, as a number or a share, are drained at the same time for what can wait: maintenance, rebalance recommendations and requests. Others wait, and are not cordoned; those with maintenance until DRAIN_TIMEOUT before it. No such drain begins while pods of drained nodes are Pending for lack of room, for DRAIN_TIMEOUT at most."`
+	DrainMaxConcurrent refresh.Amount `env:"DRAIN_MAX_CONCURRENT" envDefault:"10%" help:"How many nodes, as a number or a share, are drained at once for what can wait: maintenance, rebalance recommendations and requests."`
 	DrainMaxPerZone    refresh.Amount `env:"DRAIN_MAX_CONCURRENT_PER_ZONE" envDefault:"100%" help:"The same for the nodes of one Availability Zone."`
 
 	Launch launch.Config  `envPrefix:"LAUNCH_"`

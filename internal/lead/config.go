@@ -12,12 +12,12 @@ import (
 
 // Config is what a user can set, by environment variables that begin with LEADER_.
 type Config struct {
-	Election      bool          `env:"ELECTION" envDefault:"true" help:"Whether the replicas elect a leader by a Lease; the others are standbys. false: this process works at once."`
+	Election      bool          `env:"ELECTION" envDefault:"true" help:"Elect a leader among the replicas by a Lease. false: this process works at once."`
 	Namespace     string        `env:"NAMESPACE" envDefault:"" help:"Namespace of the Lease. Empty: POD_NAMESPACE."`
 	LeaseName     string        `env:"LEASE_NAME" envDefault:"node-drainer" help:"Name of the Lease. Agents of two queues in one namespace need two."`
-	LeaseDuration time.Duration `env:"LEASE_DURATION" envDefault:"15s" help:"How long standbys wait after the last renewal before they acquire the Lease, in whole seconds."`
-	RenewDeadline time.Duration `env:"RENEW_DEADLINE" envDefault:"10s" help:"How long a leader that is refused the Lease tries to renew it before it stops working; the rest of LEADER_LEASE_DURATION is for the work to stop."`
-	RetryPeriod   time.Duration `env:"RETRY_PERIOD" envDefault:"1s" help:"Time between two attempts to renew the Lease. Standbys wait up to 2.2 times as long between two attempts to acquire it."`
+	LeaseDuration time.Duration `env:"LEASE_DURATION" envDefault:"15s" help:"How long standbys wait after the last renewal."`
+	RenewDeadline time.Duration `env:"RENEW_DEADLINE" envDefault:"10s" help:"How long a leader tries to renew the Lease before it stops working."`
+	RetryPeriod   time.Duration `env:"RETRY_PERIOD" envDefault:"1s" help:"Time between two attempts to renew the Lease."`
 }
 
 // longestLease bounds how long there is no leader after one was killed.

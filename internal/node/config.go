@@ -19,12 +19,12 @@ const (
 
 // Config is what a user can set, by environment variables that begin with NODE_.
 type Config struct {
-	TaintKey            string        `env:"TAINT_KEY" envDefault:"node-drainer.io/terminating" help:"Key of the taint that the agent adds to a node before it drains it. Its value is the reason."`
-	TaintEffect         string        `env:"TAINT_EFFECT" envDefault:"NoSchedule" values:"NoSchedule,PreferNoSchedule,NoExecute" help:"Effect of that taint: NoSchedule, PreferNoSchedule, or NoExecute. With NoExecute Kubernetes deletes pods at once and ignores PodDisruptionBudgets."`
-	Cordon              bool          `env:"CORDON" envDefault:"true" help:"Make the node unschedulable as well, which also keeps away pods that tolerate the taint of the agent but not node.kubernetes.io/unschedulable. Required if NODE_TAINT_EFFECT is PreferNoSchedule."`
-	ExcludeFromLB       string        `env:"EXCLUDE_FROM_LOAD_BALANCERS" envDefault:"early" values:"early,late,off" help:"When the label node.kubernetes.io/exclude-from-external-load-balancers is added to the node: early (with the taint), late (when the node is drained), or off."`
-	Selector            string        `env:"SELECTOR" envDefault:"" help:"Label selector of the Nodes that this agent manages, for example topology.kubernetes.io/region=eu-central-1. Empty selects all. Set it if the nodes of the cluster are in several AWS accounts or Regions, each with its own agent."`
-	RegistrationTimeout time.Duration `env:"REGISTRATION_TIMEOUT" envDefault:"5m" min:"0s" max:"1h" help:"How long the hook of a terminating instance of this cluster is held, or a notice is kept, if no node has registered for it."`
+	TaintKey            string        `env:"TAINT_KEY" envDefault:"node-drainer.io/terminating" help:"Key of the taint on draining nodes."`
+	TaintEffect         string        `env:"TAINT_EFFECT" envDefault:"NoSchedule" values:"NoSchedule,PreferNoSchedule,NoExecute" help:"NoSchedule, PreferNoSchedule or NoExecute. With NoExecute Kubernetes deletes pods at once and ignores PodDisruptionBudgets."`
+	Cordon              bool          `env:"CORDON" envDefault:"true" help:"Make the node unschedulable as well: keeps off pods that tolerate only the taint. Required with PreferNoSchedule."`
+	ExcludeFromLB       string        `env:"EXCLUDE_FROM_LOAD_BALANCERS" envDefault:"early" values:"early,late,off" help:"When the node gets the label node.kubernetes.io/exclude-from-external-load-balancers: early (with the taint), late (when drained), or off."`
+	Selector            string        `env:"SELECTOR" envDefault:"" help:"Label selector of the Nodes that this agent manages, such as topology.kubernetes.io/region=eu-central-1. Set it with several accounts or Regions. Empty: all."`
+	RegistrationTimeout time.Duration `env:"REGISTRATION_TIMEOUT" envDefault:"5m" min:"0s" max:"1h" help:"How long a termination or a notice waits for a node to register."`
 }
 
 // Validate returns everything that is wrong with the configuration, except for what the tags of its fields

@@ -20,11 +20,11 @@ import (
 
 // Config configures messages, by environment variables that begin with NOTIFY_.
 type Config struct {
-	URL      string        `env:"URL" envDefault:"" secret:"true" help:"URL that the agent posts messages about drains to, such as an incoming webhook of Slack. It is never logged. Requests use HTTPS_PROXY. Empty: no messages."`
-	Headers  string        `env:"HEADERS" envDefault:"" secret:"true" help:"Headers of messages to NOTIFY_URL, as a JSON object of texts. They are never logged. Empty: Content-Type is application/json."`
-	Template string        `env:"TEMPLATE" envDefault:"{\"text\": {{json .Text}}}" help:"Template of the body of messages to NOTIFY_URL, in the language of Go's package text/template. It is checked when the agent starts. The default suits Slack, Mattermost, Google Chat and Rocket.Chat."`
-	When     string        `env:"WHEN" envDefault:"drained, failed" help:"What the agent posts messages about, separated by commas: started (the drain of a node), drained (all pods have left it) and failed (not all have)."`
-	Timeout  time.Duration `env:"TIMEOUT" envDefault:"5s" min:"1s" max:"1m" help:"Longest time for one request to NOTIFY_URL."`
+	URL      string        `env:"URL" envDefault:"" secret:"true" help:"URL that the agent posts messages about drains to, such as an incoming webhook of Slack. Never logged. Empty: no messages."`
+	Headers  string        `env:"HEADERS" envDefault:"" secret:"true" help:"Headers of these requests, as a JSON object of texts. Never logged. Empty: Content-Type is application/json."`
+	Template string        `env:"TEMPLATE" envDefault:"{\"text\": {{json .Text}}}" help:"Template of the body, in the language of Go's text/template. The default suits Slack, Mattermost, Google Chat and Rocket.Chat."`
+	When     string        `env:"WHEN" envDefault:"drained, failed" help:"What messages are about, separated by commas: started, drained (all pods have left) and failed (not all have)."`
+	Timeout  time.Duration `env:"TIMEOUT" envDefault:"5s" min:"1s" max:"1m" help:"Longest time of one request."`
 }
 
 // Validate returns an error for each variable that is wrong. No error contains the URL or a header.

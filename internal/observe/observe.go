@@ -23,8 +23,8 @@ import (
 
 // Config configures the log, by environment variables that begin with LOG_.
 type Config struct {
-	Level  string `env:"LEVEL" envDefault:"info" values:"debug,info,warn,error" help:"Least severe level that is logged: debug, info, warn or error."`
-	Format string `env:"FORMAT" envDefault:"json" values:"json,console" help:"Format of the log lines: json, or console, which is easier to read."`
+	Level  string `env:"LEVEL" envDefault:"info" values:"debug,info,warn,error" help:"debug, info, warn or error."`
+	Format string `env:"FORMAT" envDefault:"json" values:"json,console" help:"json, or console, which is easier to read."`
 }
 
 // NewLogger returns a logger that writes to w. cfg must be valid. It sets the time format of all zerolog

@@ -20,10 +20,10 @@ type Message struct {
 
 // Config is set by environment variables that begin with QUEUE_.
 type Config struct {
-	URL               string        `env:"URL,required,notEmpty" help:"URL of the SQS queue that receives the messages of the lifecycle hooks and EventBridge rules."`
-	VisibilityTimeout time.Duration `env:"VISIBILITY_TIMEOUT" envDefault:"30s" min:"3s" max:"12h" help:"How long a message stays invisible if this process dies while it handles it. Renewed until the message is handled. From 3s to 12h."`
-	MaxInFlight       int           `env:"MAX_IN_FLIGHT" envDefault:"1000" min:"1" max:"120000" why:"the most in-flight messages that SQS allows for a queue" help:"Maximum number of messages handled at the same time, each of which uses about 40 KiB. One that is longer than 4 KiB counts once more for each 4 KiB."`
-	Receivers         int           `env:"RECEIVERS" envDefault:"10" min:"1" max:"100" help:"Maximum number of concurrent receive calls, from 1 to 100. There is one while the queue is empty."`
+	URL               string        `env:"URL,required,notEmpty" help:"URL of the SQS queue that hooks and rules send to."`
+	VisibilityTimeout time.Duration `env:"VISIBILITY_TIMEOUT" envDefault:"30s" min:"3s" max:"12h" help:"How long a message stays invisible if this process dies. 3s to 12h."`
+	MaxInFlight       int           `env:"MAX_IN_FLIGHT" envDefault:"1000" min:"1" max:"120000" why:"the most in-flight messages that SQS allows for a queue" help:"Maximum number of messages in progress, of about 40 KiB each."`
+	Receivers         int           `env:"RECEIVERS" envDefault:"10" min:"1" max:"100" help:"Maximum number of concurrent receive calls, 1 to 100."`
 }
 
 // Validate returns an error if URL is not that of a queue. What the tags of the fields exclude is checked when

@@ -38,61 +38,40 @@ type HoldRule struct {
 	Kind     HoldKind
 	Record   string // Where it is recorded, so that another process finds it.
 	Expires  string // When its owner counts as dead without that anything was given back.
-	Ends     string // What gives it back after its owner was killed.
-	Windows  string // What becomes of it while the windows are closed.
-	Fails    string // What happens if it cannot be given back.
+	Ends     string // What gives it back after its owner was killed, beside the next run.
 	Attached bool   // It is also taken when the trigger follows a refresh that somebody else has started.
 	OnNodes  bool   // It is on Nodes: nothing of AWS is needed to give it back.
 	Reported bool   // That it cannot be given back makes a rollout that succeeds Incomplete.
 }
 
-const (
-	byNextRun = "the next run, or `trigger resume`"
-	exitCode  = "exit code 7"
-	stays     = "stays"
-	refused   = "`trigger watch` refuses both"
-)
-
 // HoldRules are the rules of all kinds, in the order in which a rollout takes them.
 func HoldRules() []HoldRule {
-	lease, never := "with the lease", "never"
+	lease, never, resume := "with the lease", "never", "`trigger resume`"
 	return []HoldRule{
-		{
-			Kind: HoldLease, Record: tag(LeaseTag), Expires: "after 15 s to 2 min without a renewal",
-			Ends: byNextRun, Windows: stays, Fails: "it expires",
-		},
+		{Kind: HoldLease, Record: tag(LeaseTag), Expires: "after 15 s to 2 min without a renewal", Ends: resume},
 		{
 			Kind: HoldAutoscaler, Record: "annotation `node-drainer.io/paused` of its Deployment",
-			Expires: "after 2 min without a renewal", Ends: "the agent, the next run, or `trigger resume`, with the flag",
-			Windows: refused, Fails: exitCode, Reported: true,
+			Expires: "after 2 min without a renewal", Ends: "the agent, or " + resume + " with the flag",
+			Reported: true,
 		},
 		{
-			Kind: HoldProcesses, Record: tag(SuspendedTag), Expires: lease, Ends: byNextRun + ", `cancel` or `rollback`",
-			Windows: refused, Fails: exitCode, Reported: true,
+			Kind: HoldProcesses, Record: tag(SuspendedTag), Expires: lease, Ends: resume + ", `cancel` or `rollback`",
+			Reported: true,
+		},
+		{Kind: HoldMax, Record: tag(MaxTag), Expires: lease, Ends: resume, Reported: true},
+		{Kind: HoldProtection, Record: tag(ProtectedTag), Expires: lease, Ends: resume, Reported: true},
+		{
+			Kind: HoldScaleDown, Record: "annotation of the Node", Expires: lease, Ends: resume + ", or the agent",
+			Attached: true, OnNodes: true,
 		},
 		{
-			Kind: HoldMax, Record: tag(MaxTag), Expires: lease, Ends: byNextRun,
-			Windows: stays, Fails: exitCode, Reported: true,
+			Kind: HoldTaint, Record: "the taint of the Node", Expires: lease, Ends: resume,
+			Attached: true, OnNodes: true, Reported: true,
 		},
-		{
-			Kind: HoldProtection, Record: tag(ProtectedTag), Expires: lease, Ends: byNextRun,
-			Windows: stays, Fails: exitCode, Reported: true,
-		},
-		{
-			Kind: HoldScaleDown, Record: "annotation of the Node", Expires: lease, Ends: byNextRun + ", or the agent",
-			Windows: stays, Fails: "the agent does it", Attached: true, OnNodes: true,
-		},
-		{
-			Kind: HoldTaint, Record: "the taint of the Node", Expires: lease, Ends: byNextRun,
-			Windows: stays, Fails: exitCode, Attached: true, OnNodes: true, Reported: true,
-		},
-		{
-			Kind: HoldSurge, Record: tag(SurgeTag), Expires: never, Ends: byNextRun,
-			Windows: stays, Fails: "stays, as the message says",
-		},
+		{Kind: HoldSurge, Record: tag(SurgeTag), Expires: never, Ends: resume},
 		{
 			Kind: HoldStandby, Record: fmt.Sprintf("tags `%s1` to `-%d`", StandbyTag, MaxStandbyTags), Expires: never,
-			Ends: "the next run, or `trigger rollback`", Windows: stays, Fails: "stays, as the message says",
+			Ends: "`trigger rollback`",
 		},
 	}
 }

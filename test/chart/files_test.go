@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	yamlv3 "go.yaml.in/yaml/v3"
 	"sigs.k8s.io/yaml"
 
 	"github.com/node-drainer/node-drainer/test/chart"
@@ -148,35 +149,38 @@ func TestEachValueThereIs(t *testing.T) {
 	}
 }
 
-// TestEachValueIsDocumented: each value has a row in the chart's README that says what it is for. Those below config have
-// it in docs/configuration.md, which has the variables of the agent.
+// TestEachValueIsDocumented: each value, or one that it is in, has a comment in values.yaml, which helm show values prints.
 func TestEachValueIsDocumented(t *testing.T) {
 	t.Parallel()
-	configuration, err := os.ReadFile(filepath.Join(ours(t), "..", "..", "docs", "configuration.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	word := regexp.MustCompile(`[A-Z]`)
 	for _, path := range []string{ours(t), handover(t)} {
-		page, err := os.ReadFile(filepath.Join(path, "README.md"))
+		text, err := os.ReadFile(filepath.Join(path, "values.yaml"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		described := map[string]bool{}
-		for _, row := range regexp.MustCompile(`(?m)^\| ([a-zA-Z.]+) \| .* \| (.*) \|$`).FindAllStringSubmatch(string(page), -1) {
-			described[row[1]] = len(row[2]) > 5
+		var values yamlv3.Node
+		if err := yamlv3.Unmarshal(text, &values); err != nil {
+			t.Fatal(err)
 		}
-		for _, at := range leaves(readYAML(t, filepath.Join(path, "values.yaml")), nil) {
-			variable := strings.ToUpper(word.ReplaceAllString(strings.Join(at[1:], "_"), "_$0"))
-			documented := at[0] == "config" && strings.Contains(string(configuration), "\n| `"+variable+"` |")
-			for i := range at {
-				documented = documented || described[strings.Join(at[:i+1], ".")]
-			}
-			if !documented {
-				t.Errorf("%s: %s is not documented", path, strings.Join(at, "."))
-			}
+		for _, at := range undocumented(values.Content[0], "") {
+			t.Errorf("%s: %s is not documented", path, at)
 		}
 	}
+}
+
+// undocumented returns the paths of the values that have no comment, and are in none that has one.
+func undocumented(values *yamlv3.Node, above string) (paths []string) {
+	for i := 0; i+1 < len(values.Content); i += 2 {
+		key, value := values.Content[i], values.Content[i+1]
+		at := strings.TrimPrefix(above+"."+key.Value, ".")
+		switch {
+		case key.HeadComment != "" && key.Value != "config": // Its comment says who writes the ones in it.
+		case value.Kind == yamlv3.MappingNode && len(value.Content) > 0:
+			paths = append(paths, undocumented(value, at)...)
+		default:
+			paths = append(paths, at)
+		}
+	}
+	return paths
 }
 
 // leaves returns the paths of all values that are no maps with something in them.
