@@ -31,23 +31,33 @@ func eksRollingUpdate() Peer {
 	}
 }
 
-// RunMode is one of eks-rolling-update, and the flags of the trigger that do the same.
-type RunMode struct{ Number, Theirs, Flags, First string }
+// allRunModes are the flags of the trigger for each run mode.
+const allRunModes = "--mode unhealthy --surge 100% --taint-outdated hard"
+
+// RunMode is one of eks-rolling-update.
+type RunMode struct {
+	Number string
+	theirs string // what it does
+	flags  string // besides those for each
+	first  string // what is done in all groups before the first instance terminates
+}
+
+// Flags are those of the trigger that do the same.
+func (m RunMode) Flags() []string { return strings.Fields(allRunModes + " " + m.flags) }
 
 // RunModes returns all of them.
 func RunModes() []RunMode {
-	const flags = "--mode unhealthy --surge 100% --taint-outdated hard"
 	return []RunMode{
-		{"1", "each group in turn: scale up, cordon its outdated nodes, drain them", flags, "the preflight"},
+		{"1", "each group in turn: scale up, cordon its outdated nodes, drain them", "", "the preflight"},
 		{
-			"2", "scale up and cordon all groups, then drain one after the other", flags + " --together check,taint,surge",
+			"2", "scale up and cordon all groups, then drain one after the other", "--together check,taint,surge",
 			"the preflight, the taints, and all new nodes are Ready",
 		},
 		{
-			"3", "cordon all groups, then scale up and drain one after the other", flags + " --together check,taint",
+			"3", "cordon all groups, then scale up and drain one after the other", "--together check,taint",
 			"the preflight and the taints",
 		},
-		{"4", "as 1, for nodes that are too old", flags + " --max-age 144h", "the preflight"},
+		{"4", "as 1, for nodes that are too old", "--max-age 144h", "the preflight"},
 	}
 }
 
@@ -118,11 +128,12 @@ func runMode(s setting, r *Result) error {
 	if i < 0 {
 		return errors.New("a number from 1 to 4")
 	}
-	flags := modes[i].Flags
-	if days := r.text("MAX_ALLOWABLE_NODE_AGE", "6"); days != "6" {
-		flags = strings.Replace(flags, "144h", days+"d", 1)
+	for _, word := range modes[i].Flags() {
+		if days := r.text("MAX_ALLOWABLE_NODE_AGE", ""); days != "" && word == "144h" {
+			word = days + "d"
+		}
+		r.add(word)
 	}
-	r.add(strings.Fields(flags)...)
 	return nil
 }
 

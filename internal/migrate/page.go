@@ -1,9 +1,6 @@
 package migrate
 
-import (
-	"fmt"
-	"strings"
-)
+import "strings"
 
 // Table returns the options of a program as a table in Markdown, for its page. Those that have the same name here are in
 // one row, and so are those that are not needed.
@@ -52,9 +49,14 @@ func (o option) shown() (names []string) {
 // RunModeTable returns the run modes as a table in Markdown.
 func RunModeTable() string {
 	var b strings.Builder
-	b.WriteString("| Theirs | Ours | In all groups, before the first instance terminates |\n| --- | --- | --- |\n")
+	b.WriteString("| `RUN_MODE` | Besides `" + allRunModes + "` | In all groups, before the first instance terminates |\n" +
+		"| --- | --- | --- |\n")
 	for _, m := range RunModes() {
-		fmt.Fprintf(&b, "| `RUN_MODE` %s: %s | `%s` | %s |\n", m.Number, m.Theirs, m.Flags, m.First)
+		flags := ""
+		if m.flags != "" {
+			flags = "`" + m.flags + "`"
+		}
+		writeRow(&b, []string{m.Number + ": " + m.theirs}, flags, m.first)
 	}
 	return b.String()
 }
