@@ -43,8 +43,8 @@ func Main(version string, exit func(code int)) (code int) {
 	return p.run(ctx, os.Args[1:])
 }
 
-// programName is what users type for the program of this path: as a plugin of kubectl, whose file is kubectl-node_drainer,
-// kubectl node-drainer.
+// programName is what users type for the program of this path: trigger, or kubectl node-drainer for the plugin of
+// kubectl whose file is kubectl-node_drainer.
 func programName(file string) string {
 	name := strings.TrimSuffix(filepath.Base(file), ".exe")
 	if plugin, is := strings.CutPrefix(name, "kubectl-"); is {

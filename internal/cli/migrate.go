@@ -13,12 +13,12 @@ import (
 	"github.com/node-drainer/node-drainer/internal/report"
 )
 
-// migrateCommand translates the configuration of other programs. It uses neither AWS nor Kubernetes, and no option of ours.
+// migrateCommand translates the configuration of other programs. It uses neither AWS nor Kubernetes, and no options.
 func (p *program) migrateCommand() *cobra.Command {
 	var names []string
 	all := &cobra.Command{
-		Use: "migrate", Short: "Translate the configuration of another program into ours", SilenceErrors: true, SilenceUsage: true,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Use: "migrate", Short: "Translate the configuration of another program into ours",
+		SilenceErrors: true, SilenceUsage: true, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return cmd.Help()
@@ -30,7 +30,8 @@ func (p *program) migrateCommand() *cobra.Command {
 		names = append(names, peer.Name)
 		all.AddCommand(p.peerCommand(peer))
 	}
-	all.Long = all.Short + ", which is printed. What has no equivalent, and\nwhat to do about it, is printed to standard error."
+	all.Long = all.Short + ", which is printed.\n" +
+		"What has no equivalent, and what to do about it, is printed to standard error."
 	return all
 }
 

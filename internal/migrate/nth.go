@@ -194,8 +194,9 @@ func nthPods() []option {
 		{"dnsConfig", value("dnsConfig", object), ""},
 		{"extraEnv", translated(extraEnv, "extraEnv"), "of the AWS SDK, Go and proxies"},
 		{
-			"image.repository | image.tag | image.pullPolicy | nameOverride | fullnameOverride | resources | securityContext | " +
-				"podSecurityContext | topologySpreadConstraints | strategy | terminationGracePeriodSeconds", isUnneeded(),
+			"image.repository | image.tag | image.pullPolicy | nameOverride | fullnameOverride | resources | " +
+				"securityContext | podSecurityContext | topologySpreadConstraints | strategy | " +
+				"terminationGracePeriodSeconds", isUnneeded(),
 			"of their pods; ours have their own",
 		},
 		{
@@ -280,7 +281,8 @@ func pullSecrets(s setting, r *Result) error {
 // isStandard reports whether a variable is one of the AWS SDK, the Go runtime or proxies.
 func isStandard(name string) bool {
 	return strings.HasPrefix(name, "AWS_") || slices.Contains([]string{
-		"GOGC", "GODEBUG", "GOMAXPROCS", "GOMEMLIMIT", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR",
+		"GOGC", "GODEBUG", "GOMAXPROCS", "GOMEMLIMIT", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY",
+		"SSL_CERT_FILE", "SSL_CERT_DIR",
 	}, strings.ToUpper(name))
 }
 
@@ -298,7 +300,8 @@ func extraEnv(s setting, r *Result) error {
 		case isStandard(name.Value):
 			all = append(all, plain(one))
 		default:
-			r.lack(setting{name: s.name + "." + name.Value, node: one}, "it is a variable of theirs: look for its value of the chart")
+			r.lack(setting{name: s.name + "." + name.Value, node: one},
+				"it is a variable of theirs: translate the value of the chart that stands for it")
 		}
 	}
 	if len(all) > 0 {

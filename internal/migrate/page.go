@@ -2,8 +2,8 @@ package migrate
 
 import "strings"
 
-// Table returns the options of a program as a table in Markdown, for its page. Those that have the same name here are in
-// one row, and so are those that are not needed.
+// Table returns the options of a program as a table in Markdown, for its page. Those that have the same name here are
+// in one row, and so are those that are not needed.
 func (p Peer) Table() string {
 	var b strings.Builder
 	b.WriteString("| Theirs (default) | Ours | Remark |\n| --- | --- | --- |\n")
@@ -49,8 +49,8 @@ func (o option) shown() (names []string) {
 // RunModeTable returns the run modes as a table in Markdown.
 func RunModeTable() string {
 	var b strings.Builder
-	b.WriteString("| `RUN_MODE` | Besides `" + allRunModes + "` | In all groups, before the first instance terminates |\n" +
-		"| --- | --- | --- |\n")
+	b.WriteString("| `RUN_MODE` | Besides `" + allRunModes + "` | " +
+		"In all groups, before the first instance terminates |\n| --- | --- | --- |\n")
 	for _, m := range RunModes() {
 		flags := ""
 		if m.flags != "" {
