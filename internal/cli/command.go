@@ -102,9 +102,9 @@ func (p *program) commands() *cobra.Command {
 		p.command(rollout.ActRollback, "Roll back the Instance Refresh that is under way, or return instances from Standby"),
 		p.command(rollout.ActPause, "Pause Instance Refreshes, by suspending the process InstanceRefresh"),
 		p.command(rollout.ActResume, "Resume paused Instance Refreshes, and give back what a killed trigger holds"),
-		p.migrateCommand(),
 	)
 	p.addFlags(root)
+	root.AddCommand(p.migrateCommand())
 	refuseOtherShells(root)
 	return root
 }

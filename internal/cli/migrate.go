@@ -38,10 +38,11 @@ func (p *program) migrateCommand() *cobra.Command {
 func (p *program) peerCommand(peer migrate.Peer) *cobra.Command {
 	return &cobra.Command{
 		Use: peer.Name + " FILE", Short: "Translate the configuration of " + peer.Program,
-		Long: fmt.Sprintf("Translate the configuration of %s. The file has\n%s; - is standard input.\nPrinted are %s.\n\n"+
+		Long: fmt.Sprintf("Translate the configuration of %s. FILE has\n%s; - is standard input.\nPrinted are %s.\n\n"+
 			"Exit codes: 0 if all options were translated or are not needed; 1 if the file cannot be read;\n"+
 			"%d if an option has no equivalent or is unknown: standard error says which one, and what to do.",
 			peer.Program, peer.Reads, peer.Prints, report.Incomplete.ExitCode()),
+		Example:       "  " + peer.Example,
 		SilenceErrors: true, SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if len(args) != 1 {

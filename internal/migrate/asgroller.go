@@ -11,9 +11,10 @@ import (
 func asgRoller() Peer {
 	return Peer{
 		Name: "aws-asg-roller", Program: "aws-asg-roller",
-		Reads:  "the manifest of its Deployment, or lines NAME=VALUE of its variables",
-		Prints: "values of the chart node-drainer, with a trigger watch",
-		read:   containers{}.read, standard: "set it in `watch.extraEnv` and `extraEnv`, or give both a role",
+		Reads:   "the manifest of its Deployment, or lines NAME=VALUE of its variables",
+		Prints:  "values of the chart node-drainer, with a trigger watch",
+		Example: "kubectl get deployment aws-asg-roller --output yaml | trigger migrate aws-asg-roller - >values.yaml",
+		read:    containers{}.read, standard: "set it in `watch.extraEnv` and `extraEnv`, or give both a role",
 		options: asgRollerVariables(),
 		begin: func(r *Result) {
 			r.set("watch.enabled", true)

@@ -15,7 +15,8 @@ func eksRollingUpdate() Peer {
 	return Peer{
 		Name: "eks-rolling-update", Program: "eks-rolling-update",
 		Reads:  "its .env file with lines NAME=VALUE, or the manifest of its Job or CronJob",
-		Prints: "a command line of the trigger", read: c.read, options: eksRollingUpdateOptions(),
+		Prints: "a command line of the trigger", Example: "trigger migrate eks-rolling-update .env",
+		read: c.read, options: eksRollingUpdateOptions(),
 		begin: func(r *Result) {
 			r.add("trigger")
 			if _, given := r.given["RUN_MODE"]; !given {

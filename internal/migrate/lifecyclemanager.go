@@ -11,7 +11,10 @@ func lifecycleManager() Peer {
 	return Peer{
 		Name: "lifecycle-manager", Program: "lifecycle-manager",
 		Reads:  "the manifest of its Deployment, whose arguments have the flags of serve",
-		Prints: "values of the chart node-drainer", read: c.read, standard: "set it in `extraEnv`",
+		Prints: "values of the chart node-drainer",
+		Example: "kubectl get deployment lifecycle-manager --output yaml | " +
+			"trigger migrate lifecycle-manager - >values.yaml",
+		read: c.read, standard: "set it in `extraEnv`",
 		require: requireAgent, options: lifecycleManagerFlags(),
 	}
 }

@@ -20,6 +20,7 @@ type Peer struct {
 	Program string
 	Reads   string // what Translate reads, for the help
 	Prints  string // what Result.Text is, for the help
+	Example string // a command line
 
 	options  []option
 	read     reader

@@ -12,7 +12,9 @@ import (
 func nodeTerminationHandler() Peer {
 	return Peer{
 		Name: "nth", Program: "aws-node-termination-handler", Reads: "the values of its Helm chart",
-		Prints: "values of the chart node-drainer", read: readValues, require: requireAgent,
+		Prints:  "values of the chart node-drainer",
+		Example: "helm get values aws-node-termination-handler --output yaml | trigger migrate nth - >values.yaml",
+		read:    readValues, require: requireAgent,
 		options: slices.Concat(nthQueue(), nthEvents(), nthDrains(), nthMessages(), nthOutput(), nthPods()),
 	}
 }
@@ -61,7 +63,7 @@ func nthEvents() []option {
 	return []option{
 		{
 			"enableSpotInterruptionDraining=true | enableScheduledEventDraining=true | enableASGLifecycleDraining", isUnneeded(),
-			"they are for IMDS mode: your EventBridge rules decide, and `config.event`",
+			"for IMDS mode; with a queue your EventBridge rules decide, and `config.event`",
 		},
 		{
 			"enableRebalanceMonitoring=false | enableRebalanceDraining=false",
@@ -87,7 +89,7 @@ func cordonOnly(s setting, r *Result) error {
 func nthDrains() []option {
 	const timeout = "config.drain.timeout"
 	return []option{
-		{"taintNode=false", isUnneeded(), "always"},
+		{"taintNode=false", isUnneeded(), "the agent always does it"},
 		{
 			"taintEffect=NoSchedule", value("config.node.taintEffect", oneOf("NoSchedule", "PreferNoSchedule", "NoExecute")),
 			"",
@@ -144,7 +146,7 @@ func nthMessages() []option {
 			"write it with our fields as `config.notify.template`",
 		},
 		{"kubernetesEventsExtraAnnotations", isMissing(), "Events have no annotations"},
-		{"emitKubernetesEvents=false", isUnneeded(), "always"},
+		{"emitKubernetesEvents=false", isUnneeded(), "the agent always does it"},
 	}
 }
 
@@ -162,7 +164,7 @@ func nthOutput() []option {
 		{"podMonitor.sampleLimit=5000 | serviceMonitor.sampleLimit=5000", value(monitor+"sampleLimit", whole), ""},
 		{
 			"enablePrometheusServer=false | prometheusServerPort=9092 | enableProbesServer=false | probesServerPort=8080 | " +
-				"probesServerEndpoint=/healthz | probes", isUnneeded(), "always, at `config.listenAddress`",
+				"probesServerEndpoint=/healthz | probes", isUnneeded(), "served always, at `config.listenAddress`",
 		},
 	}
 }
@@ -197,7 +199,7 @@ func nthPods() []option {
 			"image.repository | image.tag | image.pullPolicy | nameOverride | fullnameOverride | resources | " +
 				"securityContext | podSecurityContext | topologySpreadConstraints | strategy | " +
 				"terminationGracePeriodSeconds", isUnneeded(),
-			"of their pods; ours have their own",
+			"for pods of theirs; ours have their own",
 		},
 		{
 			"useProviderId | useAPIServerCacheToListPods | logFormatVersion | nodeName | podName | instanceMetadataURL | " +
@@ -206,7 +208,7 @@ func nthPods() []option {
 				"linuxTolerations | windowsTolerations | daemonsetTolerations | daemonsetAffinity | linuxResources | " +
 				"windowsResources | windowsAffinity | windowsNodeSelector | windowsPodAnnotations | windowsPodLabels | " +
 				"linuxDnsPolicy | windowsDnsPolicy | nodeSelectorTermsOs | nodeSelectorTermsArch | rbac.pspEnabled", isUnneeded(),
-			"of IMDS mode, of Windows, or internal",
+			"for IMDS mode or Windows, or internal",
 		},
 	}
 }
