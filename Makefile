@@ -65,7 +65,7 @@ SMOKE     = $(subst $(space),|,TestAgentCheck TestAgentsFeatures TestConditionSa
 # context of the race detector (runtime/time.go: bubble.timers.raceCtx).
 RACE      = -race -cpu 1
 # These start no goroutines, are tools of the tests, or would take eight times as long.
-WITHOUT_RACE = /(deploy|internal/(access|arch|cli/man|config|event|eventbridge|handover/redis/resp|report|text)|$\
+WITHOUT_RACE = /(deploy|internal/(access|arch|cli/man|config|event|eventbridge|handover/redis/resp|migrate|report|text)|$\
 	pkg/refresh|test/([b-r].*|sim|sim/[ou].*|trigger))$$
 
 comma := ,

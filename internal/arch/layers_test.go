@@ -22,9 +22,10 @@ func layers() map[string]int {
 		"internal/gate":  0,
 		"internal/kube":  0,
 
-		"internal/event": 1, // Pure: parsing and policy.
-		"pkg/refresh":    1,
-		"pkg/handover":   1,
+		"internal/event":   1, // Pure: parsing and policy.
+		"pkg/refresh":      1,
+		"pkg/handover":     1,
+		"internal/migrate": 1,
 
 		"pkg/queue":                 2, // One outside system each.
 		"internal/autoscaling":      2,

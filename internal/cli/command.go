@@ -21,6 +21,7 @@ import (
 // program is the command line of the trigger.
 type program struct {
 	executor executor
+	name     string // by which it was started, for the help
 	sections []section
 	perform  func(context.Context, operation) (code int, err error) // runs after all options were read
 	last     operation                                              // that was performed
@@ -42,7 +43,7 @@ const (
 
 func newProgram(environ []string, stdout, stderr io.Writer) *program {
 	s := newSettings()
-	p := &program{sections: sections(s), executor: executor{
+	p := &program{name: "trigger", sections: sections(s), executor: executor{
 		version: "dev", environ: environment(environ), stdout: stdout, stderr: report.Lines(stderr), settings: s,
 		patience: 5 * time.Second,
 	}}
@@ -83,6 +84,7 @@ func (p *program) run(ctx context.Context, args []string) int {
 func (p *program) commands() *cobra.Command {
 	root := p.command(opRun, "Replace outdated instances of Auto Scaling groups, and follow that to its end")
 	root.Use = "trigger"
+	root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: p.name}
 	root.Args = nil // so that cobra suggests commands for an unknown one
 	// No template of cobra's is set: text/template calls methods by name, so that the linker would keep all
 	// methods of the SDK, and the program would be more than twice as large.
@@ -102,6 +104,7 @@ func (p *program) commands() *cobra.Command {
 		p.command(rollout.ActResume, "Resume paused Instance Refreshes, and give back what a killed trigger holds"),
 	)
 	p.addFlags(root)
+	root.AddCommand(p.migrateCommand())
 	refuseOtherShells(root)
 	return root
 }

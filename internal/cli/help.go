@@ -107,8 +107,9 @@ func writeUsage(b *strings.Builder, cmd *cobra.Command, introduction, examples s
 		fmt.Fprintf(b, "%s.\n\nUsage:\n  %s [flags]\n", cmd.Short, cmd.CommandPath())
 		return
 	}
-	fmt.Fprintf(b, "%s\nUsage:\n  trigger [flags]\n  trigger COMMAND [flags]\n\nCommands:\n%s\nExamples:\n%s",
-		introduction, commandList(cmd), examples)
+	fmt.Fprintf(b, "%s\nUsage:\n  %s [flags]\n  %[2]s COMMAND [flags]\n\nCommands:\n%s\nExamples:\n%s",
+		introduction, cmd.CommandPath(), commandList(cmd),
+		strings.ReplaceAll(examples, "    trigger ", "    "+cmd.CommandPath()+" "))
 }
 
 func commandList(root *cobra.Command) string {

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"strings"
 	"syscall"
 
 	"k8s.io/klog/v2"
@@ -35,5 +37,18 @@ func Main(version string, exit func(code int)) (code int) {
 	}()
 	p := newProgram(os.Environ(), os.Stdout, os.Stderr)
 	p.executor.version = version
+	if len(os.Args) > 0 {
+		p.name = programName(os.Args[0])
+	}
 	return p.run(ctx, os.Args[1:])
+}
+
+// programName is what users type for the program of this path: trigger, or kubectl node-drainer for the plugin of
+// kubectl whose file is kubectl-node_drainer.
+func programName(file string) string {
+	name := strings.TrimSuffix(filepath.Base(file), ".exe")
+	if plugin, is := strings.CutPrefix(name, "kubectl-"); is {
+		return "kubectl " + strings.NewReplacer("-", " ", "_", "-").Replace(plugin)
+	}
+	return "trigger"
 }

@@ -98,6 +98,8 @@ func ExitCodes() string {
 	for _, e := range slices.Backward(outcomes()) {
 		meanings[e.code] = append(meanings[e.code], fmt.Sprintf("%s: %s", e.outcome, e.text))
 	}
+	migrated := Incomplete.ExitCode()
+	meanings[migrated] = append(meanings[migrated], "migrate: an option has no equivalent, or is unknown")
 	var b strings.Builder
 	for _, code := range slices.Sorted(maps.Keys(meanings)) {
 		for n, meaning := range meanings[code] {

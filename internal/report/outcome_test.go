@@ -43,13 +43,14 @@ func TestExitCodes(t *testing.T) {
        timed-out: timed out (--timeout)
     6  conflict: another refresh of the group is active
     7  incomplete: it ended, but outdated or retained instances remain, nodes were not drained, or something was not given back
+       migrate: an option has no equivalent, or is unknown
     8  ineffective: the group launches instances that are outdated as well; no further one was replaced
   130  interrupted: the trigger was stopped
 `
 	if got := ExitCodes(); got != want {
 		t.Errorf("%s, want\n%s", got, want)
 	}
-	if n := strings.Count(want, "\n"); n != len(outcomes())+1 {
-		t.Errorf("%d lines for %d outcomes and the plan's", n, len(outcomes()))
+	if n := strings.Count(want, "\n"); n != len(outcomes())+2 {
+		t.Errorf("%d lines for %d outcomes, the plan's and that of migrate", n, len(outcomes()))
 	}
 }

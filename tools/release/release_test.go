@@ -41,6 +41,39 @@ func TestGoreleaser(t *testing.T) {
 	}
 }
 
+// TestKrew: the manifest of the plugin has archives for all platforms of the trigger, each with the license; what krew asks
+// of texts is kept; and a release has it as a file, but publishes it nowhere else.
+func TestKrew(t *testing.T) {
+	project, err := config.Load("../../.goreleaser.yaml")
+	if err != nil || len(project.Krews) != 1 {
+		t.Fatalf("%d manifests: %v", len(project.Krews), err)
+	}
+	krew := project.Krews[0]
+	archives := slices.DeleteFunc(slices.Clone(project.Archives), func(a config.Archive) bool { return !slices.Contains(krew.IDs, a.ID) })
+	if len(archives) != 1 || len(archives[0].IDs) != 1 {
+		t.Fatalf("%d archives, want one with one program", len(archives))
+	}
+	if !slices.ContainsFunc(archives[0].Files, func(f config.File) bool { return f.Source == "LICENSE" }) {
+		t.Error("the archive has no LICENSE")
+	}
+	for _, build := range project.Builds {
+		if want := []string{"linux", "darwin", "windows"}; build.ID == archives[0].IDs[0] && !slices.Equal(build.Goos, want) {
+			t.Errorf("it is built for %q, want %q", build.Goos, want)
+		}
+	}
+	const longest = 50 // Source: "Naming" and "Best practices" in the developer guide of krew.
+	if d := krew.ShortDescription; d == "" || len(d) > longest || strings.HasSuffix(d, ".") || krew.Description == "" || krew.Homepage == "" {
+		t.Errorf("the texts are not as krew asks: %+v", krew)
+	}
+	glob := project.Dist + "/krew/" + krew.Name + ".yaml"
+	if project.Dist == "" {
+		glob = "dist" + glob
+	}
+	if krew.SkipUpload != "true" || !slices.ContainsFunc(project.Release.ExtraFiles, func(f config.ExtraFile) bool { return f.Glob == glob }) {
+		t.Errorf("a release does not have %s as a file alone", glob)
+	}
+}
+
 // TestSBOM: make sbom writes the same as a release does.
 func TestSBOM(t *testing.T) {
 	project, err := config.Load("../../.goreleaser.yaml")

@@ -1,0 +1,62 @@
+package migrate
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Text returns the values as YAML, or the command line, with what the user must add in a comment.
+func (r *Result) Text() (string, error) {
+	var b bytes.Buffer
+	for _, text := range r.required {
+		fmt.Fprintf(&b, "# Required as well: %s\n", plainText(text))
+	}
+	if r.command != nil {
+		for i, word := range r.command {
+			if i > 0 {
+				b.WriteByte(' ')
+			}
+			b.WriteString(quote(word))
+		}
+		b.WriteByte('\n')
+		return b.String(), nil
+	}
+	encoder := yaml.NewEncoder(&b)
+	encoder.SetIndent(2)
+	if err := encoder.Encode(r.tree()); err != nil {
+		return "", fmt.Errorf("write the values: %w", err)
+	}
+	return b.String(), encoder.Close()
+}
+
+// tree returns the values as they are in the chart.
+func (r *Result) tree() map[string]any {
+	root := map[string]any{}
+	for _, path := range slices.Sorted(maps.Keys(r.values)) {
+		at, parts := root, strings.Split(path, ".")
+		for _, part := range parts[:len(parts)-1] {
+			below, is := at[part].(map[string]any)
+			if !is {
+				below = map[string]any{}
+				at[part] = below
+			}
+			at = below
+		}
+		at[parts[len(parts)-1]] = r.values[path]
+	}
+	return root
+}
+
+// quote quotes a word for a shell if it must be.
+func quote(word string) string {
+	if regexp.MustCompile(`^[A-Za-z0-9_./:=,%@+-]+$`).MatchString(word) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
