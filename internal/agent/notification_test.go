@@ -11,6 +11,7 @@ import (
 
 	"github.com/node-drainer/node-drainer/internal/event"
 	"github.com/node-drainer/node-drainer/internal/node"
+	"github.com/node-drainer/node-drainer/pkg/drain"
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
 
@@ -33,7 +34,10 @@ func TestDrainFacts(t *testing.T) {
 			[]string{"drain started", "drained"},
 		},
 		{"pods are left", podsLeft, []source{termination}, []string{"drain started", "drained"}},
-		{"the group gives up", givesUp("drain", 5*time.Second), []source{termination}, []string{"drain started", "drain cut short"}},
+		{
+			"the group gives up", givesUp("drain", 5*time.Second), []source{termination},
+			[]string{"drain started", "drain cut short", "drain interrupted"},
+		},
 		{
 			"one of two hooks is given up: the drain continues", givesUp("a", 5*time.Second),
 			[]source{of("a"), of("b")},
@@ -42,7 +46,7 @@ func TestDrainFacts(t *testing.T) {
 		{
 			"one hook is given up, and then the other", with(givesUp("a", 5*time.Second), givesUp("b", 6*time.Second)),
 			[]source{of("a"), of("b")},
-			[]string{"drain started", "drain cut short"},
+			[]string{"drain started", "drain cut short", "drain interrupted"},
 		},
 		{"the instance is not terminating", inState(inService), []source{termination}, []string{}},
 	} {
@@ -65,6 +69,10 @@ func TestDrainFacts(t *testing.T) {
 func (f observer) DrainStarted(_ event.Event, n node.Node) { f.markFact("drain started", n) }
 
 func (f observer) DrainCutShort(_ event.Event, n node.Node) { f.markFact("drain cut short", n) }
+
+func (f observer) DrainInterrupted(_ event.Event, n node.Node, _ drain.Report) {
+	f.markFact("drain interrupted", n)
+}
 
 // markFact records a fact about a drain, which needs the mark of the node.
 func (f observer) markFact(fact string, n node.Node) {

@@ -39,6 +39,7 @@ type Agent struct {
 
 	ResyncInterval       time.Duration `env:"RESYNC_INTERVAL" envDefault:"3m" min:"1s" max:"1h" help:"Interval between two resyncs, which look at all instances of the cluster's groups for terminations and launches without a message, and for marked nodes whose instance is not terminated."`
 	AutoscalerDeployment string        `env:"AUTOSCALER_DEPLOYMENT" envDefault:"" help:"Deployment of the Cluster Autoscaler, NAMESPACE/NAME. A resync scales it back if a trigger that has paused it was killed (--pause-autoscaler). Empty: the agent looks at none."`
+	HistoryConfigMap     string        `env:"HISTORY_CONFIGMAP" envDefault:"" help:"Name of the ConfigMap in POD_NAMESPACE that the agent keeps the records of the last 200 drains in, for trigger history. It must exist. Empty: the records are only in the log."`
 	DryRun               bool          `env:"DRY_RUN" envDefault:"false" help:"Whether the agent only reads, decides and logs, and changes nothing. Messages stay in flight until it stops, so use a separate queue."`
 
 	Queue  queue.Config       `envPrefix:"QUEUE_"`
@@ -90,6 +91,9 @@ func (c Agent) validate() error {
 	}
 	if d := c.AutoscalerDeployment; d != "" && !isNamespaced(d) {
 		errs = append(errs, fmt.Errorf("AUTOSCALER_DEPLOYMENT is %q: must be NAMESPACE/NAME", d))
+	}
+	if c.HistoryConfigMap != "" && c.PodNamespace == "" {
+		errs = append(errs, errors.New("HISTORY_CONFIGMAP is set and POD_NAMESPACE is not: set both, or neither"))
 	}
 	return errors.Join(append(errs, c.Queue.Validate(), c.Hook.Validate(), c.Node.Validate(), c.Drain.Validate(),
 		c.Launch.Validate(), c.Leader.Validate(c.PodNamespace), c.Notify.Validate())...)
