@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/node-drainer/node-drainer/test/cluster"
@@ -50,7 +51,12 @@ func TestHistory(t *testing.T) {
 	f.waitCompleted(firstInstance)
 	one.stop() // which writes the record
 	two.waitLog("started leading")
-	f.must(f.cluster.Client().CoreV1().Nodes().Delete(f.ctx, first, metav1.DeleteOptions{}))
+	eventually(t, waitTimeout, func() string { // Its machine deletes it.
+		if _, err := f.cluster.Client().CoreV1().Nodes().Get(f.ctx, first, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return "the node is still there"
+		}
+		return ""
+	})
 	pod := "(?m)^" + f.namespace + `/api-\S+ +[0-9-]{10} [0-9:]{8}Z +evicted +- +kept ` + f.namespace + "/api$"
 	for _, subject := range []string{first, firstInstance} {
 		f.triggerHistory([]string{subject}, `(?m)^`+first+` +`+firstInstance+` +lifecycle-terminating .* drained +2 +2 +0 +0$`, pod)
