@@ -35,7 +35,8 @@ func TestDrainFacts(t *testing.T) {
 		},
 		{"pods are left", podsLeft, []source{termination}, []string{"drain started", "drained"}},
 		{
-			"the group gives up", givesUp("drain", 5*time.Second), []source{termination},
+			"the group gives up", givesUp("drain", 5*time.Second),
+			[]source{termination},
 			[]string{"drain started", "drain cut short", "drain interrupted"},
 		},
 		{

@@ -115,8 +115,8 @@ func (d Drain) Limited() Drain {
 // isSame reports whether two records are about one drain, which another process may have continued.
 func (d Drain) isSame(o Drain) bool { return d.UID == o.UID && d.Began.Equal(o.Began) }
 
-// continued returns the record of a drain of which a later part is known: another process has continued it, or pods came
-// late. What only the earlier part has done is kept, and what it has left is up to the later one.
+// continued returns the record of a drain of which a later part is known: another process has continued it, or pods
+// came late. What only the earlier part has done is kept, and what it has left is up to the later one.
 func (d Drain) continued(later Drain) Drain {
 	if later.Outcome == Interrupted && d.Outcome != Interrupted {
 		return later.continued(d) // the records were added in another order
@@ -125,35 +125,43 @@ func (d Drain) continued(later Drain) Drain {
 	if later.Outcome == CutShort && later.Pods == 0 {
 		before = d // it says no more than that
 	}
-	all.Counts.add(before.Counts)
+	all.add(before.Counts)
 	all.Omitted += before.Omitted
-	all.Details = nil
-	known, repeated := map[string]Pod{}, map[string]bool{}
-	for _, p := range d.Details {
-		known[p.Name] = p
-	}
-	for _, p := range later.Details {
-		if k := known[p.Name]; k.isRemoved() && !p.isRemoved() { // it was still terminating
-			all.Counts.count(p, -1)
-			if repeated[p.Name] = true; k.Left == "" {
-				all.Counts.count(k, -1)
-			}
-			k.Left = p.Left
-			all.Counts.count(k, 1)
-			p = k
-		}
-		all.Details = append(all.Details, p)
-	}
-	for _, p := range before.Details {
-		if !repeated[p.Name] {
-			all.Details = append(all.Details, p)
-		}
-	}
+	all.continueDetails(d, before)
 	all.Asked = cmp.Or(later.Asked, d.Asked)
 	if later.Outcome == drained && d.Outcome == byForce {
 		all.Outcome = byForce
 	}
 	return all
+}
+
+// continueDetails adds the details of an earlier part of the drain, as it ended and as far as it still counts. A pod
+// that the earlier part has removed, and that was still terminating in the later one, is one pod.
+func (d *Drain) continueDetails(earlier, counted Drain) {
+	known, repeated := map[string]Pod{}, map[string]bool{}
+	for _, p := range earlier.Details {
+		known[p.Name] = p
+	}
+	details := slices.Clone(d.Details)
+	for i, p := range details {
+		k := known[p.Name]
+		if !k.isRemoved() || p.isRemoved() {
+			continue
+		}
+		d.count(p, -1)
+		if repeated[p.Name] = true; k.Left == "" {
+			d.count(k, -1)
+		}
+		k.Left = p.Left
+		d.count(k, 1)
+		details[i] = k
+	}
+	for _, p := range counted.Details {
+		if !repeated[p.Name] {
+			details = append(details, p)
+		}
+	}
+	d.Details = details
 }
 
 // withoutLeft returns the record without the pods that were left.

@@ -141,7 +141,8 @@ func (w *Writer) update(ctx context.Context, kept *corev1.ConfigMap, lines strin
 		kept.Data = map[string]string{}
 	}
 	kept.Data[key] = lines
-	_, err := w.client.CoreV1().ConfigMaps(w.at.Namespace).Update(ctx, kept, metav1.UpdateOptions{FieldManager: "node-drainer"})
+	options := metav1.UpdateOptions{FieldManager: "node-drainer"}
+	_, err := w.client.CoreV1().ConfigMaps(w.at.Namespace).Update(ctx, kept, options)
 	if err != nil {
 		return fmt.Errorf("write ConfigMap %s: %w", w.at, err)
 	}

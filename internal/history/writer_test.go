@@ -81,6 +81,12 @@ func (f *fixture) must(err error) {
 	}
 }
 
+func (f *fixture) answerWith(answer func(update int) error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.answer = answer
+}
+
 // add adds the record of a drain of each node.
 func (f *fixture) add(nodes ...string) {
 	for _, node := range nodes {
@@ -144,12 +150,12 @@ func TestNewLeader(t *testing.T) {
 		other := history.NewWriter(f.client, "agents", "history")
 		f.add("a")
 		conflict := apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, "history", errors.New("changed"))
-		f.answer = func(update int) error {
+		f.answerWith(func(update int) error {
 			if update > 0 {
 				return nil
 			}
 			return conflict
-		}
+		})
 		pass(10 * time.Second)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -173,12 +179,10 @@ func TestOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		f.answer = func(int) error { return errors.New("no answer") }
+		f.answerWith(func(int) error { return errors.New("no answer") })
 		f.add("a")
 		pass(10 * time.Minute)
-		f.mu.Lock()
-		f.answer = func(int) error { return nil }
-		f.mu.Unlock()
+		f.answerWith(func(int) error { return nil })
 		if n := len(f.writes); n < 5 || n > 15 || len(f.failed) != n {
 			t.Errorf("%d writes in ten minutes, %d failures", n, len(f.failed))
 		}

@@ -16,13 +16,14 @@ type History interface {
 	Add(d history.Drain) // It does not block.
 }
 
-// KeepHistory adds the records of drains to h from now on. Call it before anything is recorded. Without it they are only
-// in the log.
+// KeepHistory adds the records of drains to h from now on. Call it before anything is recorded. Without it they are
+// only in the log.
 func (o *Observer) KeepHistory(h History) { o.history = h }
 
 // noHistory keeps no records.
 type noHistory struct{}
 
+// Add does nothing.
 func (noHistory) Add(history.Drain) {}
 
 // recordOf returns the record of a drain that ended at a time, with an outcome.

@@ -41,7 +41,8 @@ func historyRow(d history.Drain) []span {
 	if d.Left > 0 || d.Deleted > 0 {
 		outcome.style = yellow
 	}
-	row := cells(d.Node, cmp.Or(d.Instance, "-"), d.Event, Stamp(d.Began), formatDuration(d.Ended.Sub(d.Began)), deadline(d))
+	took := formatDuration(d.Ended.Sub(d.Began))
+	row := cells(d.Node, cmp.Or(d.Instance, "-"), d.Event, Stamp(d.Began), took, deadline(d))
 	counts := cells(fmt.Sprint(d.Pods), fmt.Sprint(d.Evicted), fmt.Sprint(d.Deleted), fmt.Sprint(d.Left))
 	return append(append(row, outcome), counts...)
 }

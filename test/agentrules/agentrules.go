@@ -72,8 +72,8 @@ func Own() []rbacv1.PolicyRule {
 	return lease("node-drainer")
 }
 
-// History returns the rules of the agent's Role for the ConfigMap that it keeps the records of drains in, which the chart
-// makes.
+// History returns the rules of the agent's Role for the ConfigMap that it keeps the records of drains in, which the
+// chart makes.
 func History() []rbacv1.PolicyRule { return history("get", "update") }
 
 func history(verbs ...string) []rbacv1.PolicyRule {

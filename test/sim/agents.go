@@ -105,7 +105,8 @@ func (i Install) records() string { return i.Name + "-history" }
 func (a *agent) environ() []string {
 	environ := append([]string{
 		"CLUSTER_NAME=" + a.cluster.Name, "QUEUE_URL=" + queueURL(a.Name), "QUEUE_VISIBILITY_TIMEOUT=45s",
-		"POD_NAMESPACE=" + agentNamespace, "HISTORY_CONFIGMAP=" + a.records(), "LEADER_LEASE_NAME=" + a.Name, "LEADER_LEASE_DURATION=2m",
+		"POD_NAMESPACE=" + agentNamespace, "HISTORY_CONFIGMAP=" + a.records(),
+		"LEADER_LEASE_NAME=" + a.Name, "LEADER_LEASE_DURATION=2m",
 		"LEADER_RENEW_DEADLINE=90s", "LEADER_RETRY_PERIOD=20s",
 	}, a.Settings...)
 	if a.Replicas == 1 {

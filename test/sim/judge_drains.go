@@ -155,8 +155,8 @@ func (j drainJudge) isExplained(c *cluster, id string, at time.Time) bool {
 // recordWindow is within which time after the end of a drain its record is written: five seconds, and a call.
 const recordWindow = time.Minute
 
-// drainsRecorded: in the end each drain whose end its Node shows is among the records, unless the install could not work
-// within a minute of that.
+// drainsRecorded: in the end each drain whose end its Node shows is among the records, unless the install could not
+// work within a minute of that.
 func (j drainJudge) drainsRecorded() {
 	if len(j.spec.Versions) > 0 { // An older commit may keep no records.
 		return
