@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -59,6 +60,7 @@ func TestDrainFacts(t *testing.T) {
 			}
 			handlers.Wait()
 			f.awaitEnds()
+			synctest.Wait() // for drains that were interrupted
 			got := slices.DeleteFunc(slices.Clone(f.facts), func(fact string) bool { return !strings.HasPrefix(fact, "drain") })
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("facts (-want +got):\n%s", diff)
