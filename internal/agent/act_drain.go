@@ -136,6 +136,7 @@ func (r *record) doDrain(ctx context.Context, w work) (result, error) {
 	}
 	switch again, ok := r.nodes.Find(w.node.InstanceID); {
 	case ctx.Err() != nil:
+		r.observer.DrainInterrupted(w.drain.event, w.node, report)
 		return nil, context.Cause(ctx)
 	case !errors.Is(err, drain.ErrReplaced):
 		return func(s *state, _ *reason) { s.notBefore = time.Now().Add(longestPause) }, nil

@@ -430,6 +430,7 @@ func matches(want, got string) bool {
 
 func (f *fixture) wantFacts(t *testing.T, want ...string) {
 	t.Helper()
+	synctest.Wait() // for drains that were interrupted
 	got := slices.DeleteFunc(slices.Clone(f.facts), func(f string) bool { return strings.HasPrefix(f, "received ") })
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("facts (-want +got):\n%s", diff)

@@ -64,7 +64,7 @@ func TestLaunch(t *testing.T) {
 		{
 			"the group gives up during that drain", with(readyAt(never), givesUp("launch", 15*time.Minute+time.Second)), "",
 			held("await", "wait for node-1", "ask about node-1", drained[0], drained[1]),
-			[]string{waits, overdue + "abandoned", "cordoned", "drain started", "drain cut short", "launch ended gone"},
+			[]string{waits, overdue + "abandoned", "cordoned", "drain started", "drain cut short", "launch ended gone", "drain interrupted"},
 			15*time.Minute + time.Second,
 		},
 		{

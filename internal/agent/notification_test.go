@@ -5,12 +5,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/node-drainer/node-drainer/internal/event"
 	"github.com/node-drainer/node-drainer/internal/node"
+	"github.com/node-drainer/node-drainer/pkg/drain"
 	"github.com/node-drainer/node-drainer/pkg/queue"
 )
 
@@ -33,7 +35,11 @@ func TestDrainFacts(t *testing.T) {
 			[]string{"drain started", "drained"},
 		},
 		{"pods are left", podsLeft, []source{termination}, []string{"drain started", "drained"}},
-		{"the group gives up", givesUp("drain", 5*time.Second), []source{termination}, []string{"drain started", "drain cut short"}},
+		{
+			"the group gives up", givesUp("drain", 5*time.Second),
+			[]source{termination},
+			[]string{"drain started", "drain cut short", "drain interrupted"},
+		},
 		{
 			"one of two hooks is given up: the drain continues", givesUp("a", 5*time.Second),
 			[]source{of("a"), of("b")},
@@ -42,7 +48,7 @@ func TestDrainFacts(t *testing.T) {
 		{
 			"one hook is given up, and then the other", with(givesUp("a", 5*time.Second), givesUp("b", 6*time.Second)),
 			[]source{of("a"), of("b")},
-			[]string{"drain started", "drain cut short"},
+			[]string{"drain started", "drain cut short", "drain interrupted"},
 		},
 		{"the instance is not terminating", inState(inService), []source{termination}, []string{}},
 	} {
@@ -54,6 +60,7 @@ func TestDrainFacts(t *testing.T) {
 			}
 			handlers.Wait()
 			f.awaitEnds()
+			synctest.Wait() // for drains that were interrupted
 			got := slices.DeleteFunc(slices.Clone(f.facts), func(fact string) bool { return !strings.HasPrefix(fact, "drain") })
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("facts (-want +got):\n%s", diff)
@@ -65,6 +72,10 @@ func TestDrainFacts(t *testing.T) {
 func (f observer) DrainStarted(_ event.Event, n node.Node) { f.markFact("drain started", n) }
 
 func (f observer) DrainCutShort(_ event.Event, n node.Node) { f.markFact("drain cut short", n) }
+
+func (f observer) DrainInterrupted(_ event.Event, n node.Node, _ drain.Report) {
+	f.markFact("drain interrupted", n)
+}
 
 // markFact records a fact about a drain, which needs the mark of the node.
 func (f observer) markFact(fact string, n node.Node) {

@@ -137,6 +137,8 @@ type Observer interface {
 	DrainStarted(e event.Event, n node.Node)
 	DrainPostponed(n node.Node, p node.Postponement)
 	DrainCutShort(e event.Event, n node.Node)
+	// DrainInterrupted records what a drain did before this process stopped, or the drain was canceled.
+	DrainInterrupted(e event.Event, n node.Node, report drain.Report)
 	DrainCanceled(n node.Node, why string)
 	NodeDrained(e event.Event, n node.Node, report drain.Report)
 

@@ -19,6 +19,7 @@ import (
 	"github.com/node-drainer/node-drainer/internal/event"
 	"github.com/node-drainer/node-drainer/internal/handover/restart"
 	"github.com/node-drainer/node-drainer/internal/handover/webhook"
+	"github.com/node-drainer/node-drainer/internal/history"
 	"github.com/node-drainer/node-drainer/internal/launch"
 	"github.com/node-drainer/node-drainer/internal/lead"
 	"github.com/node-drainer/node-drainer/internal/node"
@@ -37,8 +38,9 @@ type components struct {
 	launches    *launch.Waiter
 	agent       *agent.Agent
 	elector     *lead.Elector
-	preflight   *preflight // nil: none
-	flushEvents func()     // writes the queued Kubernetes Events
+	history     *history.Writer // nil: records of drains are only in the log
+	preflight   *preflight      // nil: none
+	flushEvents func()          // writes the queued Kubernetes Events
 	unanswered  func() (time.Duration, error)
 }
 
@@ -73,6 +75,7 @@ func newComponents(
 	consumer := queue.New(sqs.NewFromConfig(env.AWS), cfg.Queue, o)
 	consumer.Gate(elector.WaitForLease)
 	return components{
+		history:  newHistory(cfg, client, o),
 		consumer: consumer,
 		nodes:    nodes,
 		observer: o,
@@ -84,6 +87,16 @@ func newComponents(
 		preflight:  checks,
 		unanswered: env.Unanswered,
 	}, nil
+}
+
+// newHistory returns what keeps the records of drains; nil if nothing does, as in a dry run.
+func newHistory(cfg config.Agent, client kubernetes.Interface, o *observe.Observer) *history.Writer {
+	if cfg.HistoryConfigMap == "" || cfg.DryRun {
+		return nil
+	}
+	w := history.NewWriter(client, cfg.PodNamespace, cfg.HistoryConfigMap)
+	o.KeepHistory(w)
+	return w
 }
 
 func agentConfig(cfg config.Agent, elector *lead.Elector, client kubernetes.Interface) agent.Config {

@@ -47,14 +47,17 @@ func (c components) run(ctx context.Context, listener net.Listener, handler http
 }
 
 // lead handles messages and resyncs until ctx ends. When it returns, all of that work has stopped: unfinished
-// messages are visible in the queue again, node conditions are written, and flush has returned, which is called
-// meanwhile: together they must not delay the end of the process.
+// messages are visible in the queue again, node conditions and records of drains are written, and flush has returned,
+// which is called meanwhile: together they must not delay the end of the process.
 func (c components) lead(ctx context.Context, flush func()) error {
 	writing, stopWriting := context.WithCancel(context.WithoutCancel(ctx))
-	var conditions sync.WaitGroup
-	conditions.Go(func() { c.nodes.Conditions.Run(writing, c.observer) })
-	defer conditions.Wait()
-	defer func() { conditions.Go(flush) }()
+	var writers sync.WaitGroup
+	writers.Go(func() { c.nodes.Conditions.Run(writing, c.observer) })
+	if c.history != nil {
+		writers.Go(func() { c.history.Run(writing, c.observer) })
+	}
+	defer writers.Wait()
+	defer func() { writers.Go(flush) }()
 	defer stopWriting()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return c.consumer.Run(ctx, c.agent.Handle) })

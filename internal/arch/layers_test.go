@@ -42,6 +42,7 @@ func layers() map[string]int {
 		"internal/handover/restart": 2,
 		"internal/handover/webhook": 2,
 		"internal/notify":           2,
+		"internal/history":          2,
 
 		"internal/handover/workload": 2, // What the program that has pods hand over knows of them, and what it consists of.
 		"internal/handover/redis":    3,
@@ -83,7 +84,7 @@ func guards() []guard {
 	and := func(packages ...string) []string { return append(packages, "internal/app", "internal/cli") }
 	kubernetes := and("internal/node", "pkg/drain", "internal/handover/redis", "internal/handover/restart",
 		"internal/handover/surge", "internal/handover/webhook", "internal/handover/workload", "internal/handover/program",
-		"internal/launch", "internal/lead", "internal/autoscaler", "internal/access", "internal/cluster", "internal/retry",
+		"internal/history", "internal/launch", "internal/lead", "internal/autoscaler", "internal/access", "internal/cluster", "internal/retry",
 		"internal/kube")
 	return []guard{
 		{"github.com/aws", and("pkg/queue", "internal/autoscaling", "internal/ec2", "internal/cloudwatch",

@@ -174,14 +174,14 @@ func TestJudgeGood(t *testing.T) {
 func TestRights(t *testing.T) {
 	t.Parallel()
 	granted := map[string]bool{}
-	for _, rule := range slices.Concat(agentrules.All(), agentrules.Own(), agentrules.Restarts()) {
+	for _, rule := range slices.Concat(agentrules.All(), agentrules.Own(), agentrules.History(), agentrules.Restarts()) {
 		for _, verb := range rule.Verbs {
 			name := strings.Join(rule.ResourceNames, "")
 			granted[access.Right{Verb: verb, Group: rule.APIGroups[0], Resource: rule.Resources[0], Name: name}.String()] = true
 		}
 	}
 	needed := map[string]bool{}
-	for _, r := range check.Rights(configOf(t, "DRAIN_SINGLE_REPLICAS=restart")) {
+	for _, r := range check.Rights(configOf(t, "DRAIN_SINGLE_REPLICAS=restart", "HISTORY_CONFIGMAP=node-drainer-history")) {
 		r.Namespace = ""
 		needed[r.String()] = true
 		if !granted[r.String()] {

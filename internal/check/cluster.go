@@ -136,6 +136,9 @@ func (s *rightSet) addChanges(c config.Agent) {
 	if namespace, name, ok := strings.Cut(c.AutoscalerDeployment, "/"); ok {
 		add(access.Right{Group: apps, Resource: "deployments", Namespace: namespace, Name: name}, get, patch)
 	}
+	if c.HistoryConfigMap != "" {
+		add(access.Right{Resource: "configmaps", Namespace: c.PodNamespace, Name: c.HistoryConfigMap}, get, update)
+	}
 	lease := c.Leader.In(c.PodNamespace)
 	if c.Leader.Election {
 		own := access.Right{Group: "coordination.k8s.io", Resource: "leases", Namespace: lease.Namespace}

@@ -39,6 +39,8 @@ const (
 	opStatus operation = "status"
 	opNodes  operation = "nodes"
 	opWatch  operation = "watch"
+
+	opHistory operation = "history"
 )
 
 func newProgram(environ []string, stdout, stderr io.Writer) *program {
@@ -62,7 +64,7 @@ func (p *program) run(ctx context.Context, args []string) int {
 	if argumentHint(err) != "" { // cobra may have taken the value of a flag for one, after a flag that it does not know
 		err = cmp.Or(flagError(root, root.ParseFlags(args)), err)
 	}
-	shows := slices.Contains([]operation{opPlan, opStatus, opNodes}, p.last)
+	shows := slices.Contains([]operation{opPlan, opStatus, opNodes, opHistory}, p.last)
 	if err == nil || shows && errors.Is(err, syscall.EPIPE) { // nobody reads the rest: trigger plan | head
 		return p.code
 	}
@@ -97,6 +99,7 @@ func (p *program) commands() *cobra.Command {
 		p.command(opPlan, "Show what is outdated, why, and whether it can be replaced; change nothing"),
 		p.command(opStatus, "Show the progress of the newest Instance Refresh of each group"),
 		p.command(opNodes, "Show the nodes that are being drained or terminated, and what each waits for"),
+		p.historyCommand(),
 		p.command(opWatch, "Look at the groups again and again, and replace what is outdated, until interrupted"),
 		p.command(rollout.ActCancel, "Cancel the Instance Refresh that is under way; replaced instances are kept"),
 		p.command(rollout.ActRollback, "Roll back the Instance Refresh that is under way, or return instances from Standby"),
@@ -192,6 +195,20 @@ func (p *program) command(v operation, about string) *cobra.Command {
 	}
 }
 
+// historyCommand is trigger history, which takes an argument.
+func (p *program) historyCommand() *cobra.Command {
+	c := p.command(opHistory, "Show the last drains, and of one node what became of each pod, also when the node is gone")
+	c.Use = string(opHistory) + " [NODE|INSTANCE]"
+	c.Args = func(_ *cobra.Command, args []string) error {
+		if len(args) > 1 {
+			return fmt.Errorf("%d arguments: trigger history takes one node or one instance", len(args))
+		}
+		p.executor.settings.subject = strings.Join(args, "")
+		return nil
+	}
+	return c
+}
+
 // options returns those that the command has.
 func (p *program) options(v operation) (of options) {
 	for _, s := range p.sections {
@@ -223,7 +240,7 @@ func (p *program) readOptions(v operation) error {
 	switch {
 	case len(errs) > 0:
 		return usageError(errs)
-	case v != opNodes && !s.namesGroups():
+	case v != opNodes && v != opHistory && !s.namesGroups():
 		return errNoTarget
 	}
 	return nil

@@ -155,7 +155,7 @@ func TestInformation(t *testing.T) {
 func TestClosedPipe(t *testing.T) {
 	t.Parallel()
 	for op, want := range map[operation]string{
-		opPlan: "2 ", opStatus: "2 ", opNodes: "2 ",
+		opPlan: "2 ", opStatus: "2 ", opNodes: "2 ", opHistory: "2 ",
 		opRun: "2 trigger: write /dev/stdout: broken pipe\n",
 	} {
 		var out bytes.Buffer
@@ -167,7 +167,7 @@ func TestClosedPipe(t *testing.T) {
 		switch op {
 		case opRun:
 			args = args[1:]
-		case opNodes:
+		case opNodes, opHistory:
 			args = args[:1]
 		}
 		if got := fmt.Sprint(p.run(t.Context(), args), " ", out.String()); got != want {

@@ -46,6 +46,8 @@ type rule struct {
 func (s *settings) conflicts(v operation) []error {
 	rules := slices.Concat(s.selectionRules(), s.refreshRules())
 	switch v {
+	case opHistory:
+		rules = nil
 	case opNodes:
 		rules = s.againRules()
 	case opStatus:

@@ -31,8 +31,11 @@ func (e *executor) execute(ctx context.Context, op operation) (code int, err err
 	if err := e.checkSummary(); err != nil {
 		return 0, err
 	}
-	if op == opNodes {
+	switch op {
+	case opNodes:
 		return 0, e.nodes(ctx, e.reporter())
+	case opHistory:
+		return 0, e.history(ctx, e.reporter())
 	}
 	c, err := e.connect(ctx, op)
 	if err != nil {

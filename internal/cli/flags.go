@@ -29,7 +29,7 @@ func following() []operation {
 	return append(rollingBack(), rollout.ActCancel, rollout.ActPause, rollout.ActResume)
 }
 func namingGroups() []operation { return append(following(), opStatus) }
-func allCommands() []operation  { return append(namingGroups(), opNodes) }
+func allCommands() []operation  { return append(namingGroups(), opNodes, opHistory) }
 
 // sections returns all flags, in the order of the help. Their values are read into s.
 func sections(s *settings) []section {
@@ -48,6 +48,7 @@ func sections(s *settings) []section {
 		{"Time", namingGroups(), timeOptions(s)},
 		{"Plan", []operation{opPlan}, planOptions(s)},
 		{"Status and nodes", []operation{opStatus, opNodes}, againOptions(s)},
+		{"History", []operation{opHistory}, historyOptions(s)},
 		{"Watch", []operation{opWatch}, watchOptions(s)},
 		{"Output", allCommands(), outputOptions(s)},
 		{"AWS", namingGroups(), awsOptions(s)},
@@ -323,6 +324,16 @@ func againOptions(s *settings) []*option {
 		inShort("show it again after each change")
 	again.short = "w"
 	return []*option{again}
+}
+
+func historyOptions(s *settings) []*option {
+	return []*option{
+		textOption(&s.configMap, "configmap", "NAMESPACE/NAME",
+			`ConfigMap with the records of drains. If not set, it is that of the agent in whose pod the command runs;
+			elsewhere the only one of the cluster with the label node-drainer.io/history, for which you must be allowed to
+			list ConfigMaps in all namespaces.`).
+			checked(regexp.MustCompile(`^[a-z0-9-]+/[a-z0-9.-]+$`).MatchString, "NAMESPACE/NAME"),
+	}
 }
 
 func outputOptions(s *settings) []*option {

@@ -42,6 +42,9 @@ const examples = `  Show what would be replaced, and why; change nothing:
     trigger cancel --asg workers
   Show what each terminating node waits for; this needs Kubernetes, and no access to AWS:
     trigger nodes
+  Show the last drains, or what became of the pods of one node, also when it is gone:
+    trigger history
+    trigger history i-0123456789abcdef0
 `
 
 // variables explains the environment variables.
@@ -51,11 +54,17 @@ variable TRIGGER_... is an error, and so is an empty one for --asg, --cluster, -
 --exclude-node-label.
 `
 
-// nodesExitCodes are those of the command that replaces nothing.
-const nodesExitCodes = `
+// The exit codes of the commands that replace nothing.
+const (
+	nodesExitCodes = `
     0  the nodes were read
     1  error: Kubernetes refused a call, or a flag is wrong
 `
+	historyExitCodes = `
+    0  the records were read
+    1  error: there are none of the node or the instance, Kubernetes refused a call, or a flag is wrong
+`
+)
 
 // fewFlags is up to how many flags a command has that --help explains all of them.
 const fewFlags = 8
@@ -94,8 +103,11 @@ func (p *program) helpAll(cmd *cobra.Command) {
 	writeUsage(&b, cmd, about[1:], examples)
 	p.writeFlags(&b, cmd)
 	codes := report.ExitCodes()
-	if cmd.Name() == string(opNodes) {
+	switch operationOf(cmd) {
+	case opNodes:
 		codes = nodesExitCodes[1:]
+	case opHistory:
+		codes = historyExitCodes[1:]
 	}
 	b.WriteString("\nExit codes:\n" + indent(codes) + "\nEnvironment:\n" + indent(variables[1:]))
 	_, _ = io.WriteString(cmd.OutOrStdout(), b.String())
@@ -104,7 +116,7 @@ func (p *program) helpAll(cmd *cobra.Command) {
 // writeUsage writes what the command does. The introduction and the examples are those of the root.
 func writeUsage(b *strings.Builder, cmd *cobra.Command, introduction, examples string) {
 	if cmd.HasParent() {
-		fmt.Fprintf(b, "%s.\n\nUsage:\n  %s [flags]\n", cmd.Short, cmd.CommandPath())
+		fmt.Fprintf(b, "%s.\n\nUsage:\n  %s\n", cmd.Short, cmd.UseLine())
 		return
 	}
 	fmt.Fprintf(b, "%s\nUsage:\n  %s [flags]\n  %[2]s COMMAND [flags]\n\nCommands:\n%s\nExamples:\n%s",

@@ -25,6 +25,8 @@ type settings struct {
 	detailed      bool
 	follow        bool   // trigger nodes shows the nodes again after each change
 	lease, listen string // of trigger watch
+	subject       string // the node or the instance of trigger history; empty is all
+	configMap     string // of trigger history, NAMESPACE/NAME
 	output        report.Format
 	summaryFile   string
 

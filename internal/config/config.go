@@ -40,6 +40,7 @@ type Agent struct {
 
 	ResyncInterval       time.Duration `env:"RESYNC_INTERVAL" envDefault:"3m" min:"1s" max:"1h" help:"Time between two resyncs, which find terminations and launches without a message, and marked nodes that stay."`
 	AutoscalerDeployment string        `env:"AUTOSCALER_DEPLOYMENT" envDefault:"" help:"Deployment of the Cluster Autoscaler, NAMESPACE/NAME, to scale back if a trigger that has paused it was killed. Empty: none."`
+	HistoryConfigMap     string        `env:"HISTORY_CONFIGMAP" envDefault:"" help:"ConfigMap in POD_NAMESPACE, which must exist, for the records of the last 200 drains, which trigger history shows. Empty: they are only in the log."`
 	DryRun               bool          `env:"DRY_RUN" envDefault:"false" help:"Read, decide and log, and change nothing. Use a separate queue."`
 
 	Queue queue.Config       `envPrefix:"QUEUE_"`
@@ -96,6 +97,9 @@ func (c Agent) validate() error {
 	}
 	if d := c.AutoscalerDeployment; d != "" && !isNamespaced(d) {
 		errs = append(errs, fmt.Errorf("AUTOSCALER_DEPLOYMENT is %q: must be NAMESPACE/NAME", d))
+	}
+	if c.HistoryConfigMap != "" && c.PodNamespace == "" {
+		errs = append(errs, errors.New("HISTORY_CONFIGMAP is set and POD_NAMESPACE is not: set both, or neither"))
 	}
 	return errors.Join(append(errs, c.Queue.Validate(), c.Hook.Validate(), c.Node.Validate(), c.Drain.Validate(),
 		c.Launch.Validate(), c.Leader.Validate(c.PodNamespace), c.Notify.Validate())...)

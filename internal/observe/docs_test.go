@@ -196,6 +196,7 @@ func TestDocumentedWarnings(t *testing.T) {
 	warnings := map[string]bool{"hand-over ended": true, "rolling restart ended": true}
 	for _, file := range []string{
 		"observe.go", "drains.go", "pods.go", "launches.go", "leader.go", "installation.go", "notifications.go",
+		"history.go",
 	} {
 		for function := range strings.SplitSeq(read(t, file), "\nfunc ") {
 			if !strings.Contains(function, ".Warn()") && !strings.Contains(function, "WarnLevel") {

@@ -231,12 +231,15 @@ func (o *Observer) NodeDrained(e event.Event, n node.Node, r drain.Report) {
 	if isLeftBehind(r) {
 		l = o.log.Warn().Strs("left", r.Left).Bool("node_lost", r.Lost).Str("waiting", joinReasons(r.Why))
 	}
-	o.withEvent(l, e).Str("node", n.Name).Int("pods", r.Total).Int("forced", r.Forced).Dur("took", r.Took)
+	record := recordOf(e, n, r, string(r.Result()), time.Now())
+	o.withEvent(l, e).Str("node", n.Name).Int("pods", r.Total).Int("forced", r.Forced).Dur("took", r.Took).
+		Interface("record", record)
 	if isLeftBehind(r) {
 		l.Msg("drain ended with pods left on the node")
 	} else {
 		l.Msg("node drained")
 	}
+	o.history.Add(record)
 	o.podsReturned(n, r.Returned)
 	c := conditionAfter(r)
 	o.notifyDrained(e, n, r, c.Message)

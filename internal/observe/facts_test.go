@@ -161,6 +161,13 @@ func notificationFacts() []fact {
 	return []fact{
 		{"DrainStarted", func(r *recorder, s subject) { r.DrainStarted(s.event, s.node) }},
 		{"DrainStarted, too many wait", full(func(r *recorder, s subject) { r.DrainStarted(s.event, s.node) })},
+		{"DrainInterrupted", func(r *recorder, s subject) {
+			r.DrainInterrupted(s.event, s.node, drain.Report{
+				Total: 2, Pods: []drain.PodReport{{Name: "web/a", How: drain.Evicted, At: s.target.Since}},
+			})
+		}},
+		{"HistoryFailed", func(r *recorder, _ subject) { r.HistoryFailed(3, true, errOutage) }},
+		{"HistoryFailed, at the end", func(r *recorder, _ subject) { r.HistoryFailed(3, false, errOutage) }},
 		{"DrainCutShort", func(r *recorder, s subject) { r.DrainCutShort(s.event, s.node) }},
 		{"NodeDrained, too many wait", full(func(r *recorder, s subject) { r.NodeDrained(s.event, s.node, left) })},
 		{"NotificationSent", func(r *recorder, _ subject) { r.NotificationSent(3, false) }},

@@ -99,7 +99,7 @@ func New(
 	m.installationMetrics = newInstallationMetrics(promauto.With(registry))
 	o := &Observer{
 		log: log, metrics: m, events: events, conditions: conditions, drains: drains{byUID: map[string]*recordedDrain{}},
-		notifier: Silence{}, notified: newNotified(promauto.With(registry)),
+		history: noHistory{}, notifier: Silence{}, notified: newNotified(promauto.With(registry)),
 	}
 	o.registerDeadlines(promauto.With(registry))
 	return o

@@ -8,6 +8,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/node-drainer/node-drainer/internal/event"
+	"github.com/node-drainer/node-drainer/internal/history"
 	"github.com/node-drainer/node-drainer/internal/node"
 	"github.com/node-drainer/node-drainer/internal/notify"
 	"github.com/node-drainer/node-drainer/pkg/drain"
@@ -49,6 +50,9 @@ func (o *Observer) DrainCutShort(e event.Event, n node.Node) {
 	d := describeDrain(notify.Failed, e, n)
 	d.Result, d.Took = "The lifecycle action ended before the drain did", time.Since(n.Mark.Since)
 	o.notify(d)
+	if n.Name != "" && !n.Mark.Since.IsZero() {
+		o.history.Add(recordOf(e, n, drain.Report{}, history.CutShort, time.Now()))
+	}
 }
 
 // notifyDrained adds a drain that has ended, with its result in words.

@@ -76,6 +76,7 @@ type Observer struct {
 	metrics    metrics
 	events     Events
 	conditions Conditions
+	history    History
 	notifier   Notifier
 	notified   *prometheus.CounterVec // drains in messages
 	drains     drains

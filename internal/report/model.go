@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/cluster"
+	"github.com/node-drainer/node-drainer/internal/history"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -136,8 +137,10 @@ const (
 // keep what it is given.
 type Reporter interface {
 	Plan(plans []Plan, exitCode int)
-	Status(r Rollout)          // The newest refresh of each group.
-	Nodes(all Nodes)           // The marked nodes.
+	Status(r Rollout) // The newest refresh of each group.
+	Nodes(all Nodes)  // The marked nodes.
+	// History reports records of drains, detailed with what became of each pod.
+	History(drains []history.Drain, detailed bool)
 	Note(group string, n Note) // Of trigger watch, between rollouts; the group is empty if it is about none.
 	Changed(c Change)          // What has happened in a rollout, at once.
 	Show(r Rollout)            // How far it is, once a second.

@@ -65,6 +65,7 @@ type outcomeLine struct {
 //	plan      "plan": a Plan
 //	status    "status": a Group
 //	nodes     "nodes": all marked nodes, each a Node
+//	drain     "drain": the record of a drain
 //	change    "kind": started, status, phase, instance or drain; "text";
 //	          of started and status "refresh" and "status";
 //	          of instance and drain "instance", "state" (its last, if it left the group), "node", "old"

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
@@ -102,7 +101,7 @@ func (d *Drainer) Synced() bool {
 // left at the deadline may be left; and 25 s after the deadline at the latest, or after the last grace period
 // that it has granted before the deadline. The report names the pods that are left. If the API server does not answer
 // then, these are the pods that the watch has shown last. The error is ErrReplaced, the cause of ctx's end, or that the
-// target has no deadline.
+// target has no deadline. With the first two the report has what the drain did until then.
 func (d *Drainer) Drain(ctx context.Context, t Target) (Report, error) {
 	report, err := d.drain(ctx, t)
 	d.observer.DrainEnded(t, report.result(err))
@@ -121,17 +120,19 @@ func (d *Drainer) drain(ctx context.Context, t Target) (Report, error) {
 	}
 	for {
 		if r.isReplaced() {
-			return Report{Took: time.Since(r.started), Lost: true, Unverified: true}, ErrReplaced
+			report := r.interrupted()
+			report.Lost, report.Unverified = true, true
+			return report, ErrReplaced
 		}
 		records := r.pods.list()
 		r.owners.retain(records)
 		step := r.decide(ctx, records)
 		if t.DryRun {
-			r.progress.report(step, r.removals.report().Total)
+			r.progress.report(step, r.removals.total())
 			return r.report(Step{}), nil
 		}
 		r.act(requests, step)
-		r.wakeBy(r.progress.report(step, r.removals.report().Total))
+		r.wakeBy(r.progress.report(step, r.removals.total()))
 		if r.needsRelist(step) {
 			switch verified, err := r.relist(ctx); {
 			case err == nil && verified.Done:
@@ -145,7 +146,7 @@ func (d *Drainer) drain(ctx context.Context, t Target) (Report, error) {
 		}
 		r.wakeBy(r.end()) // also if a request has no answer
 		if err := r.wait(ctx, step.Again); err != nil {
-			return Report{}, err
+			return r.interrupted(), err
 		}
 	}
 }

@@ -131,8 +131,13 @@ type Report struct {
 	Returned []string
 	// Unverified is set if no list has shown which pods are left, since the API server did not answer.
 	Unverified bool
-	Owners     *Owners // for a drain that repeats this one
+	Pods       []PodReport // what became of the pods that have left, or are left, in order of time
+	Controls   Controls    // what a person asked of the drain at last
+	Owners     *Owners     // for a drain that repeats this one
 }
+
+// Result is how the drain ended, given that it was not canceled.
+func (r Report) Result() Result { return r.result(nil) }
 
 func (r Report) result(err error) Result {
 	switch {

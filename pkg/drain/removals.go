@@ -20,7 +20,7 @@ type removals struct {
 
 	mu     sync.Mutex
 	tries  map[string]Try                // by UID
-	seen   map[string]struct{}           // the pods that had to leave, by UID
+	seen   map[string]*history           // the pods that had to leave, by UID
 	queued map[string]context.CancelFunc // by UID: end the wait for a slot
 	forced map[string]struct{}           // those that were removed in spite of their budget or annotations, by UID
 	// granted is when the grace periods end that were granted before the deadline, by UID.
@@ -35,9 +35,9 @@ func (a *removals) fillTries(pods []Pod, leaving map[string]struct{}) {
 	for i := range pods {
 		if pods[i].StayReason == "" {
 			pods[i].Try = a.tries[pods[i].UID]
-			a.seen[pods[i].UID] = struct{}{}
 		}
 	}
+	a.note(pods, leaving)
 	for uid, try := range a.tries {
 		// A pod that the watch does not show yet keeps the request that is in flight.
 		if _, ok := leaving[uid]; !ok && try.Last != Sent && !time.Now().Before(try.Next) {
@@ -46,11 +46,18 @@ func (a *removals) fillTries(pods []Pod, leaving map[string]struct{}) {
 	}
 }
 
-// report returns how many pods had to leave, and how many of them by force.
-func (a *removals) report() Report {
+// report returns how many pods had to leave, how many of them by force, and, by the last step, what became of them.
+func (a *removals) report(last Step) Report {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return Report{Total: len(a.seen), Forced: len(a.forced)}
+	return Report{Total: len(a.seen), Forced: len(a.forced), Pods: a.podReports(last)}
+}
+
+// total returns how many pods had to leave.
+func (a *removals) total() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.seen)
 }
 
 // start calls remove in a goroutine as soon as the Drainer has a free slot, unless the pod is not as it was when the
@@ -151,6 +158,7 @@ func (a *removals) evict(ctx context.Context, queued *Removal) {
 	outcome, message := evictionOutcome(err)
 	outcome, message, err = a.verifyGone(ctx, removal.Pod, outcome, message, err)
 	if outcome == Accepted {
+		a.noteRemoved(removal, Evicted)
 		a.drainer.observer.PodEvicted(a.target(), removal, time.Since(a.started))
 		if removal.Reason != "" && a.markForced(removal.Pod.UID) {
 			a.drainer.observer.PodForced(a.target(), removal)
@@ -164,8 +172,11 @@ func (a *removals) forceDelete(ctx context.Context, queued *Removal) {
 	err := a.drainer.remover.delete(ctx, removal)
 	outcome, message := deletionOutcome(err)
 	outcome, message, err = a.verifyGone(ctx, removal.Pod, outcome, message, err)
-	if outcome == Forced && a.markForced(removal.Pod.UID) {
-		a.drainer.observer.PodForced(a.target(), removal)
+	if outcome == Forced {
+		a.noteRemoved(removal, Deleted)
+		if a.markForced(removal.Pod.UID) {
+			a.drainer.observer.PodForced(a.target(), removal)
+		}
 	}
 	a.finish(ctx, removal, outcome, message, err)
 }

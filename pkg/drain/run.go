@@ -79,7 +79,7 @@ func newRun(d *Drainer, t Target) (*run, error) {
 	}
 	r.removals = &removals{
 		drainer: d, target: r.target, wakeUp: r.waiter.wakeUp, pods: r.pods, started: r.started,
-		tries: map[string]Try{}, seen: map[string]struct{}{}, forced: map[string]struct{}{},
+		tries: map[string]Try{}, seen: map[string]*history{}, forced: map[string]struct{}{},
 		queued: map[string]context.CancelFunc{}, granted: map[string]time.Time{},
 	}
 	r.removals.handOvers = &handOvers{drainer: d, removals: r.removals, asked: map[string]*asked{}}
@@ -391,10 +391,17 @@ func (r *run) wakeBy(t time.Time) {
 	}
 }
 
+// interrupted is what a drain has done that was canceled.
+func (r *run) interrupted() Report {
+	report := r.removals.report(Step{})
+	report.Took, report.Controls = time.Since(r.started), r.controls
+	return report
+}
+
 // report is the result of the drain, given its verified last step.
 func (r *run) report(last Step) Report {
-	report := r.removals.report()
-	report.Took, report.Lost = time.Since(r.started), last.Lost
+	report := r.removals.report(last)
+	report.Took, report.Lost, report.Controls = time.Since(r.started), last.Lost, r.controls
 	for _, pod := range last.Left {
 		report.Left = append(report.Left, pod.Namespace+"/"+pod.Name)
 	}

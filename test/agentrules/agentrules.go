@@ -72,18 +72,34 @@ func Own() []rbacv1.PolicyRule {
 	return lease("node-drainer")
 }
 
+// History returns the rules of the agent's Role for the ConfigMap that it keeps the records of drains in, which the
+// chart makes.
+func History() []rbacv1.PolicyRule { return history("get", "update") }
+
+func history(verbs ...string) []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{{
+		APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"node-drainer-history"},
+		Verbs: verbs,
+	}}
+}
+
 // Watch returns the rules of the Role of trigger watch: for the Lease, by the name that it has by default, and for the
 // Events on it.
 func Watch() []rbacv1.PolicyRule {
 	events := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}}
-	return append(append(lease("node-drainer-watch"), TriggerOwn()...), events)
+	return append(lease("node-drainer-watch"), agentLeases(), events)
 }
 
 // TriggerOwn is what the trigger may do in its own namespace.
 func TriggerOwn() []rbacv1.PolicyRule {
-	return []rbacv1.PolicyRule{{
+	return append([]rbacv1.PolicyRule{agentLeases()}, history("get")...)
+}
+
+// agentLeases finds agents.
+func agentLeases() rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{
 		APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"list"},
-	}}
+	}
 }
 
 func lease(name string) []rbacv1.PolicyRule {

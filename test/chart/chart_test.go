@@ -165,6 +165,7 @@ func TestRules(t *testing.T) {
 		"Lease": cmp.Diff(agentrules.Own(), rules("Role", "node-drainer")),
 		"trigger": cmp.Diff(agentrules.Trigger(),
 			rules("ClusterRole", "node-drainer-trigger:agents", "--set", "trigger.enabled=true")),
+		"records of drains": cmp.Diff(agentrules.History(), rules("Role", "node-drainer-history")),
 		"Leases of agents": cmp.Diff(agentrules.TriggerOwn(),
 			rules("Role", "node-drainer-trigger", "--set", "trigger.enabled=true")),
 		"watch": cmp.Diff(agentrules.Trigger(), rules("ClusterRole", "node-drainer-watch:agents", "--set", watching)),

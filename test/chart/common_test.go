@@ -74,7 +74,8 @@ func TestExtraObjects(t *testing.T) {
 	t.Parallel()
 	got := map[string]string{}
 	for _, o := range full(t) {
-		if o.GetKind() == "ConfigMap" && !strings.HasSuffix(o.GetName(), "-dashboard") {
+		isOwn := strings.HasSuffix(o.GetName(), "-dashboard") || strings.HasSuffix(o.GetName(), "-history")
+		if o.GetKind() == "ConfigMap" && !isOwn {
 			got[o.GetName()] = o.GetNamespace()
 		}
 	}

@@ -69,7 +69,7 @@ func TestTheDefaults(t *testing.T) {
 		}
 		return c
 	}
-	empty := map[string]string{"CLUSTER_NAME": "prod", "QUEUE_URL": queueURL}
+	empty := map[string]string{"CLUSTER_NAME": "prod", "QUEUE_URL": queueURL, "HISTORY_CONFIGMAP": "node-drainer-history"}
 	if diff := cmp.Diff(read(empty), read(literal)); diff != "" {
 		t.Errorf("the configuration (-of the variables' defaults +of the chart's):\n%s", diff)
 	}

@@ -27,11 +27,11 @@ import (
 
 var update = flag.Bool("update", false, "write what the tests compare with")
 
-// configured returns the agent's variables that are values of the chart. The others come from the downward API, or from a
-// Secret.
+// configured returns the agent's variables that are values of the chart. The others come from the downward API, from a
+// Secret, or from the name of what the chart makes.
 func configured() []config.Variable {
 	return slices.DeleteFunc(config.Variables(), func(v config.Variable) bool {
-		return v.Secret || slices.Contains([]string{"POD_NAMESPACE", "POD_NAME", "NODE_NAME"}, v.Name)
+		return v.Secret || slices.Contains([]string{"POD_NAMESPACE", "POD_NAME", "NODE_NAME", "HISTORY_CONFIGMAP"}, v.Name)
 	})
 }
 

@@ -316,7 +316,7 @@ func TestTheRules(t *testing.T) {
 	t.Parallel()
 	granted := set{}
 	for who, rules := range map[string][]rbacv1.PolicyRule{ // test/chart compares them with the chart.
-		"agent":    slices.Concat(agentrules.All(), agentrules.Restarts(), agentrules.Own()),
+		"agent":    slices.Concat(agentrules.All(), agentrules.Restarts(), agentrules.Own(), agentrules.History()),
 		"handover": agentrules.Handover("redis"),
 		"trigger":  slices.Concat(agentrules.Trigger(), agentrules.TriggerTaints(), agentrules.TriggerOwn()),
 		"watch":    agentrules.Watch(),

@@ -58,24 +58,26 @@ var (
 		}), err
 	})
 	renderTainting = sync.OnceValues(func() ([]unstructured.Unstructured, error) {
-		return rolesOf(anyNamespace+"-tainting", "trigger.serviceAccount.name="+taintingAccount, "trigger.taintNodes=true")
+		return rolesOf(anyNamespace+"-tainting", "trigger.serviceAccount.name="+taintingAccount, "trigger.taintNodes=true",
+			"history.enabled=false")
 	})
 	renderWatching = sync.OnceValues(func() ([]unstructured.Unstructured, error) {
 		return rolesOf(anyNamespace+"-watching", "watch.enabled=true", "watch.options.cluster=demo",
-			"watch.serviceAccount.name="+watchingAccount)
+			"watch.serviceAccount.name="+watchingAccount, "history.enabled=false")
 	})
 	renderLooking = sync.OnceValues(func() ([]unstructured.Unstructured, error) {
 		return rolesOf(anyNamespace+"-looking", "serviceAccount.name="+lookingAccount, "config.dryRun=true")
 	})
 )
 
-// rolesOf returns all that the chart renders of who may do what.
+// rolesOf returns all that the chart renders of who may do what, and the ConfigMap for the records of drains.
 func rolesOf(release string, values ...string) ([]unstructured.Unstructured, error) {
 	values = append(values, "config.clusterName=demo", "config.queue.url=https://sqs.eu-central-1.amazonaws.com/1/q",
 		"image.registry=registry.example.com", "trigger.enabled=true")
 	objects, err := chart.Render(context.Background(), release, anyNamespace, "--set", strings.Join(values, ","))
 	return slices.DeleteFunc(objects, func(o unstructured.Unstructured) bool {
-		return o.GetKind() != "ServiceAccount" && o.GroupVersionKind().Group != rbacv1.GroupName
+		kept := o.GetKind() == "ServiceAccount" || o.GetKind() == "ConfigMap"
+		return !kept && o.GroupVersionKind().Group != rbacv1.GroupName
 	}), err
 }
 

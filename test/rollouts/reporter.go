@@ -3,6 +3,7 @@ package rollouts
 import (
 	"fmt"
 
+	"github.com/node-drainer/node-drainer/internal/history"
 	"github.com/node-drainer/node-drainer/internal/report"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
@@ -41,6 +42,9 @@ func (*Reporter) Status(report.Rollout) {}
 
 // Nodes does nothing.
 func (*Reporter) Nodes(report.Nodes) {}
+
+// History does nothing.
+func (*Reporter) History([]history.Drain, bool) {}
 
 // Err returns no error: Write has none.
 func (*Reporter) Err() error { return nil }

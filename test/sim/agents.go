@@ -94,12 +94,19 @@ func (a *agent) awaitRestart(ctx context.Context, stopped bool) {
 	a.down = append(a.down, span{began, end})
 }
 
+// agentNamespace is that of all agents.
+const agentNamespace = "kube-system"
+
+// records is the name of the ConfigMap that an install keeps the records of drains in.
+func (i Install) records() string { return i.Name + "-history" }
+
 // environ returns the variables of the agent. Intervals of the leader election and of messages in flight are longer
 // than by default, because a world of many hours would make little else than these calls.
 func (a *agent) environ() []string {
 	environ := append([]string{
 		"CLUSTER_NAME=" + a.cluster.Name, "QUEUE_URL=" + queueURL(a.Name), "QUEUE_VISIBILITY_TIMEOUT=45s",
-		"POD_NAMESPACE=kube-system", "LEADER_LEASE_NAME=" + a.Name, "LEADER_LEASE_DURATION=2m",
+		"POD_NAMESPACE=" + agentNamespace, "HISTORY_CONFIGMAP=" + a.records(),
+		"LEADER_LEASE_NAME=" + a.Name, "LEADER_LEASE_DURATION=2m",
 		"LEADER_RENEW_DEADLINE=90s", "LEADER_RETRY_PERIOD=20s",
 	}, a.Settings...)
 	if a.Replicas == 1 {

@@ -1,11 +1,14 @@
 package sim
 
 import (
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/node-drainer/node-drainer/internal/config"
 	"github.com/node-drainer/node-drainer/internal/node"
@@ -60,4 +63,40 @@ func TestEvictionOfAnEarlierPod(t *testing.T) {
 			t.Errorf("an eviction of the %s pod: %v", uid, j.violations)
 		}
 	}
+}
+
+// TestDrainsRecorded: a drain whose end its Node shows must have a record, but for what an outage explains.
+func TestDrainsRecorded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{Cluster: Cluster{Name: "c", Installs: []Install{{Name: "agent"}}}, server: kube.New(1)}
+		record := `{"uid":"recorded","began":"2000-01-01T00:00:00Z"}` + "\n"
+		if err := c.server.Create(&corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: agentNamespace, Name: "agent-history"}, Data: map[string]string{"drains": record},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		drained := func(uid string) *corev1.Node {
+			return &corev1.Node{
+				ObjectMeta: metav1.ObjectMeta{Name: uid, UID: types.UID(uid), Annotations: map[string]string{
+					node.Annotation: `{"since":"2000-01-01T00:00:00.5Z"}`,
+				}},
+				Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: node.ConditionType, Reason: "Drained"}}},
+			}
+		}
+		at := time.Now().Add(time.Hour)
+		for _, uid := range []string{"recorded", "lost"} {
+			c.add(kube.Change{Resource: "nodes", Actor: "agent", At: at, New: drained(uid)})
+		}
+		j := &judge{world: &world{began: time.Now(), facts: &facts{}, clusters: []*cluster{c}}}
+		drainJudge{j}.drainsRecorded()
+		if len(j.violations) != 1 || !strings.Contains(j.violations[0].String(), "node lost") {
+			t.Errorf("the violations are %v", j.violations)
+		}
+		j.violations = nil
+		c.agents = []*agent{{Install: c.Installs[0], down: []span{{at.Add(time.Second), at.Add(time.Minute)}}}}
+		if (drainJudge{j}).drainsRecorded(); len(j.violations) > 0 {
+			t.Errorf("the violations after a crash are %v", j.violations)
+		}
+	})
 }

@@ -72,6 +72,7 @@ func (j *judge) all() []Violation {
 	requestJudge{pods}.all()
 	drains.callsBounded()
 	drains.drainsExplained()
+	drains.drainsRecorded()
 	j.noMarksLeft()
 	j.cordonsKept()
 	for _, r := range j.facts.unguarded {

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"cmp"
+	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/node-drainer/node-drainer/internal/event"
 	"github.com/node-drainer/node-drainer/internal/node"
 	"github.com/node-drainer/node-drainer/test/awsim"
+	"github.com/node-drainer/node-drainer/test/sim/kube"
 )
 
 // drainJudge judges whether drains are explained, and what they cost.
@@ -147,5 +149,75 @@ func (j drainJudge) isExplained(c *cluster, id string, at time.Time) bool {
 	return n == nil || slices.ContainsFunc(n.Status.Conditions, func(one corev1.NodeCondition) bool {
 		return one.Type == node.ConditionType && one.Status == corev1.ConditionFalse &&
 			strings.Contains(one.Message, " left")
+	})
+}
+
+// recordWindow is within which time after the end of a drain its record is written: five seconds, and a call.
+const recordWindow = time.Minute
+
+// drainsRecorded: in the end each drain whose end its Node shows is among the records, unless the install could not
+// work within a minute of that.
+func (j drainJudge) drainsRecorded() {
+	if len(j.spec.Versions) > 0 { // An older commit may keep no records.
+		return
+	}
+	for _, c := range j.clusters {
+		records := map[string][]recordedDrain{}
+		for _, i := range c.Installs {
+			if kept := c.server.ConfigMap(agentNamespace, i.records()); kept != nil {
+				records[i.Name] = readRecords(kept)
+			}
+		}
+		for _, change := range c.of("nodes") {
+			n, began, ended := endedDrain(change)
+			of, isAgent := records[change.Actor]
+			if !ended || !isAgent || len(of) >= mostRecords {
+				continue
+			}
+			isIt := func(d recordedDrain) bool { return d.UID == string(n.UID) && d.Began.Equal(began) }
+			out := j.outages(change.Actor, c)
+			if !slices.ContainsFunc(of, isIt) && overlap(out, change.At.Add(-recordWindow), change.At.Add(recordWindow)) == 0 {
+				j.violate("drains recorded", change.At, "the drain of node %s has ended, and there is no record of it", n.Name)
+			}
+		}
+	}
+}
+
+// mostRecords is how many records are kept.
+const mostRecords = 200
+
+// recordedDrain is what a record says of whose it is.
+type recordedDrain struct {
+	UID   string    `json:"uid"`
+	Began time.Time `json:"began"`
+}
+
+func readRecords(kept *corev1.ConfigMap) (records []recordedDrain) {
+	for line := range strings.Lines(kept.Data["drains"]) {
+		var d recordedDrain
+		if json.Unmarshal([]byte(line), &d) == nil {
+			records = append(records, d)
+		}
+	}
+	return records
+}
+
+// endedDrain reports whether a change of a Node shows that a drain has ended, and when that had begun, to the second.
+func endedDrain(change kube.Change) (n *corev1.Node, began time.Time, ended bool) {
+	n, isThere := change.New.(*corev1.Node)
+	if !isThere || isEnded(change.Old) || !isEnded(n) {
+		return nil, time.Time{}, false
+	}
+	var mark node.Mark
+	_ = json.Unmarshal([]byte(n.Annotations[node.Annotation]), &mark)
+	return n, mark.Since.Truncate(time.Second), !mark.Since.IsZero()
+}
+
+// isEnded reports whether the condition of a Node shows that its drain has ended.
+func isEnded(o kube.Object) bool {
+	n, ok := o.(*corev1.Node)
+	return ok && slices.ContainsFunc(n.Status.Conditions, func(one corev1.NodeCondition) bool {
+		return one.Type == node.ConditionType &&
+			slices.Contains([]string{"Drained", node.ReasonLeftBehind, "NodeLost"}, one.Reason)
 	})
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/node-drainer/node-drainer/test/awsim"
 	"github.com/node-drainer/node-drainer/test/sim/kube"
@@ -173,6 +175,11 @@ func (w setup) route() error {
 // routeInstall connects the queue of an install with its topics, with the events of EC2 and AWS Health in the account,
 // and with the actions of those of its hooks that have no target.
 func (w setup) routeInstall(c *cluster, i Install) error {
+	if err := c.server.Create(&corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: agentNamespace, Name: i.records()},
+	}); err != nil {
+		return err
+	}
 	queue := w.aws.QueueARN(queueURL(i.Name))
 	w.aws.SubscribeTopic(topic(i.Name, "sns"), queue, false)
 	w.aws.SubscribeTopic(topic(i.Name, "raw"), queue, true)

@@ -225,6 +225,10 @@ env:
   {{- include "node-drainer.environment" . | nindent 2 }}
   {{- include "node-drainer.memoryLimit" .Values.resources | trim | nindent 2 }}
   {{- include "node-drainer.variables" (dict "prefix" "" "values" (include "node-drainer.config" . | fromYaml)) | trim | nindent 2 }}
+  {{- if include "node-drainer.keepsHistory" . }}
+  - name: HISTORY_CONFIGMAP
+    value: {{ include "node-drainer.historyName" . | quote }}
+  {{- end }}
   {{- include "node-drainer.notify" . | trim | nindent 2 }}
   {{- with .Values.extraEnv }}
   {{- toYaml . | nindent 2 }}
@@ -263,6 +267,15 @@ envFrom:
 {{/* Whether the replicas elect a leader. A dry run needs none, because it changes nothing. */}}
 {{- define "node-drainer.elects" -}}
 {{- if and .Values.config.leader.election (not .Values.config.dryRun) -}}true{{- end -}}
+{{- end -}}
+
+{{/* Whether the agent keeps records of drains. A dry run drains nothing. */}}
+{{- define "node-drainer.keepsHistory" -}}
+{{- if and .Values.history.enabled (not .Values.config.dryRun) -}}true{{- end -}}
+{{- end -}}
+
+{{- define "node-drainer.historyName" -}}
+{{- include "node-drainer.fullname" . -}}-history
 {{- end -}}
 
 {{- define "node-drainer.leaseName" -}}

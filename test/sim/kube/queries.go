@@ -13,6 +13,16 @@ func (s *Server) PodsOn(node string) []*corev1.Pod {
 	return s.podsOn(node)
 }
 
+// ConfigMap returns one, or nil. It is shared: do not change it.
+func (s *Server) ConfigMap(namespace, name string) *corev1.ConfigMap {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.get("configmaps", types.NamespacedName{Namespace: namespace, Name: name}); e != nil {
+		return e.Object.(*corev1.ConfigMap) //nolint:forcetypeassert // The table has ConfigMaps.
+	}
+	return nil
+}
+
 // History returns all changes from the nth on.
 func (s *Server) History(n int) []*Change {
 	s.mu.Lock()

@@ -89,6 +89,7 @@ func resources() []resource {
 	return []resource{
 		{"nodes", schema.GroupVersionKind{Version: "v1", Kind: "Node"}},
 		{"pods", schema.GroupVersionKind{Version: "v1", Kind: "Pod"}},
+		{"configmaps", schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}},
 		{"events", schema.GroupVersionKind{Version: "v1", Kind: "Event"}},
 		{"persistentvolumeclaims", schema.GroupVersionKind{Version: "v1", Kind: "PersistentVolumeClaim"}},
 		{"deployments", schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}},
