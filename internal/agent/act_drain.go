@@ -49,7 +49,7 @@ func (r *record) doReadLimit(ctx context.Context, w work) (result, error) {
 func (r *record) doCordon(ctx context.Context, w work) (result, error) {
 	var deadline time.Time
 	if w.step.deadline != 0 {
-		deadline = w.drainBy(r.policy)
+		deadline = w.drainBy(r.policy.of(w.node))
 	}
 	var mark node.Mark
 	var changed bool
@@ -103,8 +103,11 @@ func (r *record) beginDrain(p plan) (n node.Node, w drainWork) {
 	w.run = &drainRun{deadline: p.drainBy, tighter: make(chan time.Time, 1)}
 	w.target = drain.Target{
 		Name: n.Name, UID: n.UID, Since: n.Mark.Since, Deadline: p.drainBy, Latest: latest,
-		Tighter:   w.run.tighter,
+		Tighter:   w.run.tighter, AtDeadline: n.Policy.AtDeadline,
 		Untainted: !p.late.Since.IsZero() && s.node.Mark.Since.IsZero(),
+	}
+	if n.Policy.HasDelay {
+		w.target.EvictionDelay = &n.Policy.EvictionDelay
 	}
 	if f := s.finished; f.uid == n.UID {
 		w.isRepeated, w.earlier = f.since.Equal(n.Mark.Since), f.report

@@ -157,7 +157,8 @@ func (r *record) decide(ctx context.Context) (again time.Time, busy bool) {
 	defer r.mu.Unlock()
 	r.read()
 	r.takeTurn()
-	p := r.state.decide(r.policy)
+	policy := r.policy.of(r.state.node)
+	p := r.state.decide(policy)
 	for _, q := range p.cancels {
 		q.canceled = true
 	}
@@ -171,7 +172,7 @@ func (r *record) decide(ctx context.Context) (again time.Time, busy bool) {
 		r.beginFromNode(e)
 	}
 	for _, one := range r.state.reasons {
-		if r.state.isRecorded(one, r.policy) {
+		if r.state.isRecorded(one, policy) {
 			one.settle(nil)
 		}
 	}
@@ -254,13 +255,14 @@ const watchLag = 10 * time.Minute
 // takeTurn takes the turn of the instance to be drained, if it needs one.
 func (r *record) takeTurn() {
 	s := &r.state
-	c, needs := s.claim(r.policy)
+	policy := r.policy.of(s.node)
+	c, needs := s.claim(policy)
 	if c.kind != r.claimed {
 		r.giveTurnBack()
 	}
 	if needs && !s.hasTurn {
 		r.claimed = c.kind
-		s.hasTurn, s.refusal = r.turns.take(c, r.policy)
+		s.hasTurn, s.refusal = r.turns.take(c, policy)
 	}
 }
 

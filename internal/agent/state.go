@@ -20,6 +20,14 @@ type policy struct {
 	dryRun                       bool
 }
 
+// of returns the policy for the Node, which may have one of its own.
+func (p policy) of(n node.Node) policy {
+	if n.Policy.Timeout > 0 {
+		p.drainTimeout = n.Policy.Timeout
+	}
+	return p
+}
+
 // state is what is known of an instance.
 type state struct {
 	id         string

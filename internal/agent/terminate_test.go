@@ -42,6 +42,7 @@ func TestTermination(t *testing.T) {
 	drained := drainedBy("1h0m0s")
 	unanswered := []string{"cordon", "hold unconfirmed drain"}
 	uncordoned := append(slices.Clip(unanswered), "uncordon")
+	byPolicy := func(f *fixture) { f.node.Policy.Timeout = 10 * time.Minute }
 	for _, tt := range []struct {
 		name    string
 		given   given
@@ -49,6 +50,7 @@ func TestTermination(t *testing.T) {
 		outcome agent.Outcome
 	}{
 		{"confirmed at once: cordoned and drained under the hold, then completed", nil, drained, agent.Drained},
+		{"the Node has a timeout of its own", byPolicy, drainedBy("10m0s"), agent.Drained},
 		{"the instance does not wait for its hook yet", inState("Terminating"), drained, agent.Drained},
 		{"the drain fails: tried again", fails("drain", 1, errOutage), []string{"hold drain", until, drain, drain, "exclude", "release drain", "complete drain with CONTINUE"}, agent.Drained},
 		{

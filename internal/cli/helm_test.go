@@ -150,8 +150,8 @@ func TestDocsWatch(t *testing.T) {
 			accepted(t, install.Page, docs.Environment(watch.Spec.Template.Spec), watch.Spec.Template.Spec.Containers[0].Command[1:])
 		}
 	}
-	if found < 2 {
-		t.Errorf("only %d watches were found", found)
+	if found == 0 {
+		t.Error("no page has a watch")
 	}
 }
 

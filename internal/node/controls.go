@@ -60,7 +60,8 @@ func controlsOf(node *corev1.Node) (c Controls) {
 		wrong = append(wrong, fmt.Sprintf("%s is %q: must be the id of the instance, %s", EndDrainAnnotation, excerpt(id),
 			InstanceOf(node)))
 	}
-	c.Wrong = strings.Join(wrong, "; ")
+	_, mistakes := policyOf(node)
+	c.Wrong = strings.Join(append(wrong, mistakes...), "; ")
 	return c
 }
 

@@ -32,6 +32,7 @@ type Node struct {
 	Unselected bool   // NODE_SELECTOR leaves the Node to another agent
 	Manager    Manager
 	Mark       Mark // zero if the agent has not marked the node
+	Policy     Policy
 	// HasCondition reports whether the Node has the drain condition, whatever its status.
 	HasCondition bool
 
@@ -321,9 +322,10 @@ func trim(obj any, labels ...string) (any, error) {
 		ObjectMeta: metav1.ObjectMeta{
 			Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion,
 			CreationTimestamp: node.CreationTimestamp,
-			Labels:            only(node.Labels, append(labels, corev1.LabelNodeExcludeBalancers, computeType, nodePool)...),
+			Labels:            only(node.Labels, append(labels, corev1.LabelNodeExcludeBalancers, computeType, nodePool,
+				TimeoutKey, AtDeadlineKey, EvictionDelayKey)...),
 			Annotations: Annotations(node, Annotation, MaintenanceAnnotation, DrainRequestAnnotation, scaleDownDisabled,
-				ScaleDownOwner, HoldAnnotation, DeadlineAnnotation, EndDrainAnnotation),
+				ScaleDownOwner, HoldAnnotation, DeadlineAnnotation, EndDrainAnnotation, TimeoutKey, AtDeadlineKey, EvictionDelayKey),
 		},
 		Spec: corev1.NodeSpec{
 			ProviderID: node.Spec.ProviderID, Taints: node.Spec.Taints, Unschedulable: node.Spec.Unschedulable,
@@ -376,6 +378,7 @@ func nodeOf(node *corev1.Node) Node {
 	out.BootID, out.Manager = node.Status.NodeInfo.BootID, managerOf(node)
 	out.HasCondition = conditionOf(node, ConditionType) != nil
 	out.Mark, _ = MarkOf(node)
+	out.Policy, _ = policyOf(node)
 	out.Maintenance, out.DrainRequested = maintenanceOf(node), IsDrainRequested(node)
 	return out
 }

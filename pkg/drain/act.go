@@ -67,7 +67,7 @@ func (r *run) start(ctx context.Context, release *Release) (callEnd time.Time, o
 	defer r.waiter.wakeUp()
 	removal := &release.Removal
 	if removal.Kind == Eviction {
-		t := schedule{now: time.Now(), deadline: r.waiter.deadline(), policy: r.drainer.policy}
+		t := schedule{now: time.Now(), deadline: r.waiter.deadline(), policy: r.policy}
 		removal.Grace = t.shortenedGrace(removal.Pod)
 	}
 	switch {

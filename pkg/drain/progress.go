@@ -35,6 +35,9 @@ type Target struct {
 	Earlier *Owners
 	// Untainted is set if the node could not be tainted before the drain.
 	Untainted bool
+	// AtDeadline and EvictionDelay are in place of the Config's; empty and nil are these.
+	AtDeadline    string
+	EvictionDelay *time.Duration
 	// DryRun makes Drain decide once, report what it would do, and change nothing.
 	DryRun bool
 }

@@ -28,6 +28,7 @@ const (
 // run is one drain of one node. Drainer.drain calls its methods in the order decide, act, relist, wait.
 type run struct {
 	drainer  *Drainer
+	policy   Policy // the Drainer's, with what the target has in its place
 	node     Target
 	waiter   *waiter // with the deadline, which may be earlier than that of node
 	pods     *podWatch
@@ -67,7 +68,7 @@ func newRun(d *Drainer, t Target) (*run, error) {
 		return nil, errNoDeadline
 	}
 	r := &run{
-		drainer: d, node: t, started: time.Now(), cancel: func() {}, unsubscribe: func() {},
+		drainer: d, policy: d.policy.of(t), node: t, started: time.Now(), cancel: func() {}, unsubscribe: func() {},
 		waiter:     newWaiter(t),
 		selections: map[string]selection{}, budgetsRead: map[string]struct{}{},
 		owners: t.Earlier.clone(), tierSince: map[int]time.Time{},
@@ -84,7 +85,7 @@ func newRun(d *Drainer, t Target) (*run, error) {
 	}
 	r.removals.handOvers = &handOvers{drainer: d, removals: r.removals, asked: map[string]*asked{}}
 	r.progress = &progressReporter{
-		observer: d.observer, target: r.target, policy: d.policy, waits: map[string]*podWait{},
+		observer: d.observer, target: r.target, policy: r.policy, waits: map[string]*podWait{},
 	}
 	return r, nil
 }
@@ -156,7 +157,7 @@ func (r *run) awaitBudgets(ctx context.Context) error {
 
 // firstDeletion is the earliest of the pods' latest deletions, or the deadline; zero if no pod must leave.
 func (r *run) firstDeletion() (first time.Time) {
-	t := schedule{since: r.node.Since, deadline: r.waiter.deadline(), policy: r.drainer.policy}
+	t := schedule{since: r.node.Since, deadline: r.waiter.deadline(), policy: r.policy}
 	for _, rec := range r.pods.list() {
 		if rec.pod.StayReason != "" {
 			continue
@@ -196,11 +197,11 @@ func (r *run) decide(ctx context.Context, records []*record) Step {
 			pod.StayReason = DaemonSet
 		}
 		if pod.StayReason == "" {
-			r.owners.fill(&pod, r.drainer.policy)
+			r.owners.fill(&pod, r.policy)
 		}
 		if pod.StayReason == "" {
 			leaving[pod.UID] = struct{}{}
-			volumesAreIdle = volumesAreIdle && pod.Tier >= r.drainer.policy.volumeTier()
+			volumesAreIdle = volumesAreIdle && pod.Tier >= r.policy.volumeTier()
 			pod.Budgets = r.budgetsOf(rec, s.Budgets)
 			if pod.HandOver.Kind != "" || pod.HandOver.Starting {
 				s.TurnsTaken[pod.Namespace] = r.drainer.turns.isTaken(pod.Namespace, r.waiter)
@@ -216,7 +217,7 @@ func (r *run) decide(ctx context.Context, records []*record) Step {
 	}
 	s.GrantedUntil = r.removals.grantedUntil(leaving)
 	r.grantedUntil = s.GrantedUntil
-	step := Decide(s, time.Now(), r.waiter.deadline(), r.drainer.policy)
+	step := Decide(s, time.Now(), r.waiter.deadline(), r.policy)
 	r.volumes.setEmpty(step.Empty)
 	if _, started := r.tierSince[step.Tier]; !started && len(step.Left) > 0 {
 		r.tierSince[step.Tier] = time.Now()

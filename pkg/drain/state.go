@@ -1,6 +1,9 @@
 package drain
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // State is what a decision is made from: the pods of one node, and the budgets that protect them.
 type State struct {
@@ -140,6 +143,15 @@ func (b Budget) admits(pod Pod, now time.Time) (ok, disrupts bool) {
 type Policy struct {
 	Config
 	TierList []Tier
+}
+
+// of returns the policy for the target, which may have values of its own.
+func (p Policy) of(t Target) Policy {
+	p.AtDeadline = cmp.Or(t.AtDeadline, p.AtDeadline)
+	if t.EvictionDelay != nil {
+		p.EvictionDelay = *t.EvictionDelay
+	}
+	return p
 }
 
 // Step is a decision: what to do now, what to wait for, and when to decide again.

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/node-drainer/node-drainer/internal/node"
 	"github.com/node-drainer/node-drainer/test/cluster"
 )
 
@@ -263,5 +264,28 @@ func TestStuckPods(t *testing.T) {
 			agent.waitLog("termination ended", "outcome", outcome)
 			f.waitEvent(reason)
 		})
+	}
+}
+
+// TestPolicyOfANode: a label and annotations of the Node replace settings for it alone, and a wrong one is named.
+func TestPolicyOfANode(t *testing.T) {
+	t.Parallel()
+	f := newFixtureWithHook(t)
+	f.mayKill = true
+	name, instance := f.node()
+	f.node()
+	f.deploy("api", name, 1, cluster.Pods{})
+	f.must(f.cluster.MaxUnavailable(f.ctx, f.namespace, "api", "0"))
+	f.change(name, func(n *corev1.Node) {
+		n.Labels[node.TimeoutKey], n.Labels[node.AtDeadlineKey] = "1h", "leave"
+		n.Annotations[node.TimeoutKey], n.Annotations[node.EvictionDelayKey] = "10s", "soon"
+	})
+	agent := f.startAgent("DRAIN_TIMEOUT=30m", "DRAIN_AT_DEADLINE=delete")
+	f.terminate(instance)
+	agent.waitLog("termination ended", "outcome", "left-behind")
+	f.waitEventText("DrainChanged", `node-drainer.io/eviction-delay is "soon"`)
+	f.assertEndsBy(instance, 2*time.Minute)
+	if evicted := f.evicted(); len(evicted)+agent.Count("pod deleted at the deadline") > 0 {
+		t.Errorf("%v were evicted, or a pod was deleted", evicted)
 	}
 }
