@@ -107,8 +107,8 @@ func agentConfig(cfg config.Agent, elector *lead.Elector, client kubernetes.Inte
 		DrainTimeout:        cfg.Drain.Timeout,
 		ResyncInterval:      cfg.ResyncInterval,
 		Events:              cfg.Event,
-		MaxConcurrent:       cfg.DrainMaxConcurrent,
-		MaxPerZone:          cfg.DrainMaxPerZone,
+		MaxConcurrent:       cfg.Turns.Max,
+		MaxPerZone:          cfg.Turns.MaxPerZone,
 		SomeNodes:           cfg.Node.Selector != "",
 		DryRun:              cfg.DryRun,
 		Launch: agent.LaunchConfig{

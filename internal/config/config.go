@@ -43,19 +43,22 @@ type Agent struct {
 	HistoryConfigMap     string        `env:"HISTORY_CONFIGMAP" envDefault:"" help:"ConfigMap in POD_NAMESPACE, which must exist, for the records of the last 200 drains, which trigger history shows. Empty: they are only in the log."`
 	DryRun               bool          `env:"DRY_RUN" envDefault:"false" help:"Read, decide and log, and change nothing. Use a separate queue."`
 
-	Queue queue.Config       `envPrefix:"QUEUE_"`
-	Event event.Config       `envPrefix:"EVENT_"`
-	Hook  autoscaling.Config `envPrefix:"HOOK_"`
-	Node  node.Config        `envPrefix:"NODE_"`
-	Drain drain.Config       `envPrefix:"DRAIN_"`
+	Queue  queue.Config       `envPrefix:"QUEUE_"`
+	Event  event.Config       `envPrefix:"EVENT_"`
+	Hook   autoscaling.Config `envPrefix:"HOOK_"`
+	Node   node.Config        `envPrefix:"NODE_"`
+	Drain  drain.Config       `envPrefix:"DRAIN_"`
+	Turns  Turns              `envPrefix:"DRAIN_"`
+	Launch launch.Config      `envPrefix:"LAUNCH_"`
+	Leader lead.Config        `envPrefix:"LEADER_"`
+	Notify notify.Config      `envPrefix:"NOTIFY_"`
+	Log    observe.Config     `envPrefix:"LOG_"`
+}
 
-	DrainMaxConcurrent refresh.Amount `env:"DRAIN_MAX_CONCURRENT" envDefault:"10%" help:"How many nodes, as a number or a share, are drained at once for what can wait: maintenance, rebalance recommendations and requests."`
-	DrainMaxPerZone    refresh.Amount `env:"DRAIN_MAX_CONCURRENT_PER_ZONE" envDefault:"100%" help:"The same for the nodes of one Availability Zone."`
-
-	Launch launch.Config  `envPrefix:"LAUNCH_"`
-	Leader lead.Config    `envPrefix:"LEADER_"`
-	Notify notify.Config  `envPrefix:"NOTIFY_"`
-	Log    observe.Config `envPrefix:"LOG_"`
+// Turns bound the drains for what can wait.
+type Turns struct {
+	Max        refresh.Amount `env:"MAX_CONCURRENT" envDefault:"10%" help:"How many nodes, as a number or a share, are drained at once for what can wait: maintenance, rebalance recommendations and requests."`
+	MaxPerZone refresh.Amount `env:"MAX_CONCURRENT_PER_ZONE" envDefault:"100%" help:"The same for the nodes of one Availability Zone."`
 }
 
 // ReadAgent reads the agent's configuration from the environment, given as KEY=VALUE. Its error is Mistakes,

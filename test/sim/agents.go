@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/node-drainer/node-drainer/internal/app"
 	"github.com/node-drainer/node-drainer/internal/config"
+	"github.com/node-drainer/node-drainer/internal/node"
 	"github.com/node-drainer/node-drainer/internal/retry"
 	"github.com/node-drainer/node-drainer/pkg/handover"
 )
@@ -59,7 +61,7 @@ type agent struct {
 
 // run runs processes until ctx ends.
 func (a *agent) run(ctx context.Context) error {
-	cfg, err := config.ReadAgent(a.environ())
+	cfg, err := config.ReadAgent(a.withoutPolicies())
 	if err != nil {
 		return err
 	}
@@ -121,6 +123,38 @@ func (a *agent) environ() []string {
 	return environ
 }
 
+// policies are the keys of Nodes, and the variables that they replace.
+func policies() map[string]string {
+	return map[string]string{
+		node.TimeoutKey: "DRAIN_TIMEOUT", node.AtDeadlineKey: "DRAIN_AT_DEADLINE", node.EvictionDelayKey: "DRAIN_EVICTION_DELAY",
+	}
+}
+
+// withoutPolicies returns the variables without those that the Nodes have in their place.
+func (a *agent) withoutPolicies() []string {
+	environ := a.environ()
+	if !a.ByNode {
+		return environ
+	}
+	for _, variable := range policies() {
+		environ = slices.DeleteFunc(environ, func(s string) bool { return strings.HasPrefix(s, variable+"=") })
+	}
+	return environ
+}
+
+// labels returns the policies of a Node as labels.
+func (i Install) labels() map[string]string {
+	labels := map[string]string{}
+	for key, variable := range policies() {
+		for _, s := range i.Settings {
+			if value, ok := strings.CutPrefix(s, variable+"="); ok && i.ByNode {
+				labels[key] = value
+			}
+		}
+	}
+	return labels
+}
+
 // runProcess runs one process until it ends or crashes.
 func (a *agent) runProcess(ctx context.Context, cfg config.Agent) error {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -138,7 +172,7 @@ func (a *agent) runProcess(ctx context.Context, cfg config.Agent) error {
 	env := app.Environment{AWS: p.aws(), Kubernetes: client, Listener: listener, Version: "sim"}
 	env.HandOvers = map[string]handover.Releaser{groupKind: releaser{a.cluster, p}}
 	logger := zerolog.New(a.world.log.writer(a.name)).Level(zerolog.InfoLevel)
-	if old {
+	if old { // of a commit that knows no policies of Nodes
 		return errors.Join(runOld(ctx, a.environ(), env, logger), context.Cause(ctx))
 	}
 	return errors.Join(app.RunIn(ctx, cfg, env, logger), context.Cause(ctx))

@@ -40,6 +40,12 @@ func (g requestGenerator) all() {
 			s.N = 1 + g.IntN(4)
 		}
 	}
+	g.Rand = rand.New(rand.NewPCG(g.spec.Seed, 20))
+	for i := range g.spec.Clusters {
+		for k := range g.spec.Clusters[i].Installs {
+			g.spec.Clusters[i].Installs[k].ByNode = g.chance(5)
+		}
+	}
 	slices.SortStableFunc(g.spec.Steps, func(a, b Step) int { return int(a.At - b.At) })
 }
 

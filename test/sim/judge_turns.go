@@ -29,7 +29,7 @@ func (j requestJudge) drainsInTurn(c *cluster) {
 				running++
 			}
 		}
-		if most := j.configs[install].DrainMaxConcurrent.Of(c.nodesEver()); running >= most {
+		if most := j.configs[install].Turns.Max.Of(c.nodesEver()); running >= most {
 			j.violate("drains in turn", m.from, "%s began to drain node %s (%s) while %d others were being drained, not %d",
 				install, m.node, m.mark.Reason, running, most)
 		}

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -141,6 +142,13 @@ func newNode(m *machine, zone string, broken bool) *corev1.Node {
 	n.Status.NodeInfo.BootID = newBootID()
 	if m.group.Team != "" {
 		n.Labels["team"] = m.group.Team
+	}
+	if m.cluster != nil { // else the node is nobody's
+		for _, i := range m.cluster.Installs {
+			if i.manages(m.group) {
+				maps.Copy(n.Labels, i.labels())
+			}
+		}
 	}
 	if broken {
 		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse}}

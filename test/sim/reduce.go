@@ -111,6 +111,9 @@ func (c Cluster) withSmallerParts() (out []Cluster) {
 		for k := range in.Settings {
 			add(func(n *Cluster) { n.Installs[i].Settings = slices.Delete(n.Installs[i].Settings, k, k+1) })
 		}
+		if in.ByNode {
+			add(func(n *Cluster) { n.Installs[i].ByNode = false })
+		}
 		if in.Old {
 			add(func(n *Cluster) { n.Installs[i].Old = false })
 		}
