@@ -93,6 +93,8 @@ func TestMistake(t *testing.T) {
 			"QUEUE_MAX_IN_FLIGHT is 0: must be from 1 to 120000, the most in-flight messages that SQS allows for a queue",
 		},
 		{"QUEUE_MAX_IN_FLIGHT=120001", "QUEUE_MAX_IN_FLIGHT is 120001: must be from 1 to 120000"},
+		{"DRAIN_MAX_CONCURRENT=0", `DRAIN_MAX_CONCURRENT is "0": must be a number, for example 2, or a share, for example 20%`},
+		{"DRAIN_MAX_CONCURRENT_PER_ZONE=110%", `DRAIN_MAX_CONCURRENT_PER_ZONE is "110%": must be a number`},
 		{"HOOK_HEARTBEAT_INTERVAL=soon", `HOOK_HEARTBEAT_INTERVAL is "soon": must be a duration with a unit`},
 		{"HOOK_HEARTBEAT_INTERVAL=3h", "HOOK_HEARTBEAT_INTERVAL is 3h0m0s: must be 0s, or from 1s to 2h"},
 		{"HOOK_CONFIRM_TIMEOUT=0s", "HOOK_CONFIRM_TIMEOUT is 0s: must be from 1s to 10m"},
