@@ -19,6 +19,9 @@ func TestDecideEvictionDelay(t *testing.T) {
 	after(time.Hour).expect(t, "the delay is half of the drain at most", 4*m, "wait a eviction-delayed; again 5m0s", pod("a"))
 	after(time.Hour).expect(t, "then the pod is evicted", 5*m, "evict a", pod("a"))
 	after(8*m).expect(t, "a pod that must be removed is removed", 5*m, "evict a in 5m0s", pod("a", grace(6*m)))
+	lost := after(m)
+	lost.state = func(state *State) { state.Unreachable = true }
+	lost.expect(t, "a node that is not Ready gets no requests", 30*s, "evict a", pod("a"))
 	spot := after(m)
 	spot.state = func(state *State) { state.Since = at(8 * m) }
 	spot.expect(t, "a Spot interruption leaves no time", 8*m, "evict a", pod("a"))

@@ -152,8 +152,11 @@ func laterOf(a, b time.Time) time.Time {
 }
 
 // firstEviction is when the first pod may be evicted: after the configured delay, but in the first half of the drain,
-// and at once when the drain is urgent.
+// and at once when the drain is urgent, or nothing sends requests to the node any more since it is not Ready.
 func (t *schedule) firstEviction() time.Time {
+	if t.unreachable {
+		return t.since
+	}
 	delayed := earliest(t.since.Add(t.policy.EvictionDelay), t.since.Add(t.half()))
 	return earliest(delayed, t.deadline.Add(-urgent))
 }

@@ -82,8 +82,8 @@ func (j requestJudge) wasAnnotated(id string, at time.Time) bool {
 }
 
 // evictionDelayed: no pod is evicted within DRAIN_EVICTION_DELAY of the taint, or of the begin of a drain whose node
-// could not be tainted, unless half of the drain has passed, less than three minutes are left, or nothing runs on the
-// machine anymore.
+// could not be tainted, unless half of the drain has passed, less than three minutes are left, nothing runs on the
+// machine anymore, or the node was not Ready, as far as the watch shows.
 func (j requestJudge) evictionDelayed(r removal) {
 	delay := j.configs[r.Client].Drain.EvictionDelay
 	m, marked := markAt(j.markings[r.cluster.Name], r.pod.Spec.NodeName, r.At)
@@ -93,6 +93,11 @@ func (j requestJudge) evictionDelayed(r removal) {
 	machine := j.machines.find(r.pod.Spec.NodeName)
 	if machine != nil && !machine.endedAt.IsZero() && machine.endedAt.Before(r.At) {
 		return
+	}
+	for _, at := range []time.Time{r.At, r.At.Add(-2 * r.cluster.Timing.Watch)} {
+		if n := nodeAt(&r.cluster.changes, r.pod.Spec.NodeName, at); n == nil || !isNodeReady(n) {
+			return
+		}
 	}
 	since, deadline := j.drainBegan(r, m), j.deadlineOf(r, m)
 	due := since.Add(min(delay, deadline.Sub(since)/2))
