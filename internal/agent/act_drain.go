@@ -103,7 +103,7 @@ func (r *record) beginDrain(p plan) (n node.Node, w drainWork) {
 	w.run = &drainRun{deadline: p.drainBy, tighter: make(chan time.Time, 1)}
 	w.target = drain.Target{
 		Name: n.Name, UID: n.UID, Since: n.Mark.Since, Deadline: p.drainBy, Latest: latest,
-		Tighter:   w.run.tighter, AtDeadline: n.Policy.AtDeadline,
+		Tighter: w.run.tighter, AtDeadline: n.Policy.AtDeadline,
 		Untainted: !p.late.Since.IsZero() && s.node.Mark.Since.IsZero(),
 	}
 	if n.Policy.HasDelay {

@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// The keys of annotations and labels of a Node that change how it is drained. Of both the annotation counts: labels come
-// from the node group, or from the kubelet.
+// The keys of annotations and labels of a Node that change how it is drained. The annotation counts, if there are both:
+// labels come from the node group, or from the kubelet.
 const (
 	TimeoutKey       = "node-drainer.io/drain-timeout"
 	AtDeadlineKey    = "node-drainer.io/at-deadline"

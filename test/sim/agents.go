@@ -126,7 +126,8 @@ func (a *agent) environ() []string {
 // policies are the keys of Nodes, and the variables that they replace.
 func policies() map[string]string {
 	return map[string]string{
-		node.TimeoutKey: "DRAIN_TIMEOUT", node.AtDeadlineKey: "DRAIN_AT_DEADLINE", node.EvictionDelayKey: "DRAIN_EVICTION_DELAY",
+		node.TimeoutKey: "DRAIN_TIMEOUT", node.AtDeadlineKey: "DRAIN_AT_DEADLINE",
+		node.EvictionDelayKey: "DRAIN_EVICTION_DELAY",
 	}
 }
 
