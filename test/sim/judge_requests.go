@@ -95,7 +95,7 @@ func (j requestJudge) evictionDelayed(r removal) {
 		return
 	}
 	for _, at := range []time.Time{r.At, r.At.Add(-2 * r.cluster.Timing.Watch)} {
-		if n := nodeAt(&r.cluster.changes, r.pod.Spec.NodeName, at); n == nil || !isNodeReady(n) {
+		if n := nodeAt(&r.cluster.changes, r.pod.Spec.NodeName, at); n != nil && !isNodeReady(n) {
 			return
 		}
 	}
