@@ -86,7 +86,7 @@ func New(
 	l := &launcher{sys}
 	inTurn := &turns{
 		nodes: nodes, drainer: drainer, all: cfg.MaxConcurrent, zonal: cfg.MaxPerZone,
-		begun: map[string]string{}, waiting: map[string]bool{},
+		begun: map[string]string{}, waiting: map[string]bool{}, asking: make(chan struct{}, 1),
 	}
 	r := &records{
 		actor: &actor{

@@ -82,6 +82,10 @@ func (s *state) askRoom(out *plan) (asks bool) {
 	if s.refusal.isBusy || !s.refusal.mustAsk {
 		return false
 	}
-	out.onNode(askRoom, s.node.UID)
+	if s.now.Before(s.refusal.askFrom) {
+		out.at(s.refusal.askFrom)
+	} else {
+		out.onNode(askRoom, s.node.UID)
+	}
 	return true
 }

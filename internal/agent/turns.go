@@ -9,7 +9,6 @@ import (
 
 	"github.com/node-drainer/node-drainer/internal/event"
 	"github.com/node-drainer/node-drainer/internal/node"
-	"github.com/node-drainer/node-drainer/internal/retry"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -25,7 +24,7 @@ type turns struct {
 	finished     sync.Map // the time of the mark, by the UID of the node: drains that have ended
 	contradicted sync.Map // by instance: EC2 has nothing scheduled, whatever its Node says
 
-	asking   sync.Mutex // held while the API server is asked
+	asking   chan struct{} // has an element while the API server is asked
 	mu       sync.Mutex
 	begun    map[string]string // the zones, by instance
 	waiting  map[string]bool   // by instance
@@ -67,6 +66,7 @@ type refusal struct {
 	isBusy  bool
 	noRoom  bool
 	mustAsk bool // the API server, whether pods have found no room
+	askFrom time.Time
 }
 
 // take reports whether the drain of the node may start now, and counts it if so, until end.
@@ -103,10 +103,14 @@ func (t *turns) refuse(c claim, p policy) refusal {
 		}
 	}
 	isFresh := time.Since(t.asked) < roomReadFor
-	return refusal{
+	why := refusal{
 		isBusy: len(others) >= t.all.Of(max(t.read.all, 1)) || near >= t.zonal.Of(max(t.read.counts[c.zone], 1)),
 		noRoom: isFresh && t.unplaced > 0, mustAsk: !isFresh,
 	}
+	if why.mustAsk {
+		why.askFrom = t.ended.Add(placedAfter)
+	}
+	return why
 }
 
 // others returns the zones of the other instances that are drained for what can wait, or have the turn before this one.
@@ -145,14 +149,14 @@ func (t *turns) readNodes() {
 
 // ask asks the API server whether pods of drained nodes have found no room, unless it has just been asked.
 func (t *turns) ask(ctx context.Context) error {
-	t.asking.Lock()
-	defer t.asking.Unlock()
-	isFresh, from := t.isFresh()
-	if isFresh {
-		return nil
-	}
-	if !retry.Sleep(ctx, time.Until(from)) {
+	select {
+	case t.asking <- struct{}{}:
+	case <-ctx.Done():
 		return context.Cause(ctx)
+	}
+	defer func() { <-t.asking }()
+	if t.isFresh() {
+		return nil
 	}
 	pods, err := t.drainer.Unplaced(ctx)
 	if err != nil {
@@ -164,11 +168,10 @@ func (t *turns) ask(ctx context.Context) error {
 	return nil
 }
 
-// isFresh reports whether the API server was asked lately, and from when on it can be asked.
-func (t *turns) isFresh() (is bool, from time.Time) {
+func (t *turns) isFresh() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return time.Since(t.asked) < roomReadFor, t.ended.Add(placedAfter)
+	return time.Since(t.asked) < roomReadFor
 }
 
 // end ends the turn of the instance, or its wait for one, and has those decided about that wait for theirs.

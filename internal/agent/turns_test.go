@@ -96,7 +96,7 @@ type room struct {
 func (r *room) Unplaced(context.Context) (int, error) { r.asked++; return r.pods, nil }
 
 func turnsOf(n Nodes, d Drainer, all, zonal refresh.Amount) *turns {
-	return &turns{nodes: n, drainer: d, all: all, zonal: zonal, begun: map[string]string{}, waiting: map[string]bool{}}
+	return &turns{nodes: n, drainer: d, all: all, zonal: zonal, begun: map[string]string{}, waiting: map[string]bool{}, asking: make(chan struct{}, 1)}
 }
 
 // TestDrainsTakeTurns: ten nodes of two zones are to be drained, which can wait, and ask for their turns one after the
