@@ -182,16 +182,27 @@ func (j requestJudge) drainEnds(m *machine, t truth) {
 	}
 }
 
-// turnOf returns when the drain of a node begins that may wait for its turn since the given time: at the latest when
-// each other node has had a drain, and pods that have found no room do not count any more.
+// turnOf returns when the drain of a node begins that may wait for its turn since the given time: when its condition says
+// so no more, and at the latest when each other node has had a drain, and pods that have found no room do not count.
 func (j requestJudge) turnOf(m *machine, since, end time.Time, longestDrain time.Duration) time.Time {
-	for at := since; at.Before(end); at = at.Add(longestDrain / 4) {
-		n := nodeAt(&m.cluster.changes, m.id, at.Add(longestDrain))
-		if n == nil || !isPostponed(n) || at.Sub(since) > longestDrain*time.Duration(1+m.cluster.nodesEver()) {
-			return at
+	begins, waits := since, false
+	for _, change := range m.cluster.of("nodes") {
+		n, ok := change.New.(*corev1.Node)
+		if !ok || n.Name != m.id || change.At.After(end) {
+			continue
 		}
+		if waits && !isPostponed(n) {
+			begins = latest(since, change.At)
+		}
+		waits = isPostponed(n)
 	}
-	return end
+	if waits {
+		begins = end
+	}
+	if due := since.Add(longestDrain * time.Duration(1+m.cluster.nodesEver())); begins.After(due) {
+		return due
+	}
+	return begins
 }
 
 // isPostponed reports whether the condition of a Node says that it waits for its drain.

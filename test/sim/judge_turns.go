@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/node-drainer/node-drainer/internal/event"
 	"github.com/node-drainer/node-drainer/internal/node"
 )
@@ -25,7 +27,7 @@ func (j requestJudge) drainsInTurn(c *cluster) {
 		for _, o := range all {
 			other := j.machines.find(o.node)
 			isOther := o.node != m.node && o.from.Before(m.from) && other != nil
-			if isOther && c.manager(other.group) == install && j.isRunning(o, m.from) {
+			if isOther && c.manager(other.group) == install && j.isRunning(c, o, m.from) {
 				running++
 			}
 		}
@@ -42,12 +44,24 @@ func isInTurn(m node.Mark) bool {
 	return slices.Contains(kinds, event.Kind(m.Reason)) && !m.Deadline.IsZero()
 }
 
-// isRunning reports whether the drain of the marked node was running at the time.
-func (j requestJudge) isRunning(m marking, at time.Time) bool {
+// isRunning reports whether the drain of the marked node was running at the time: its condition does not say that it has
+// ended.
+func (j requestJudge) isRunning(c *cluster, m marking, at time.Time) bool {
+	n := nodeAt(&c.changes, m.node, at)
+	if n == nil || isDrained(n) || isLost(n) || isLeftBehind(n) {
+		return false
+	}
 	return slices.ContainsFunc(j.facts.removals, func(r removal) bool {
 		isLater := r.At.After(at) && (m.until.IsZero() || r.At.Before(m.until))
 		return isLater && r.OK() && r.pod.Spec.NodeName == m.node && !r.isOfEarlierPod() &&
 			r.pod.CreationTimestamp.Time.Before(m.from)
+	})
+}
+
+// isLeftBehind reports whether the condition of a Node says that its drain has ended with pods left.
+func isLeftBehind(n *corev1.Node) bool {
+	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == node.ConditionType && c.Reason == node.ReasonLeftBehind
 	})
 }
 
