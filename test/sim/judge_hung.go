@@ -31,13 +31,13 @@ func (j hungJudge) drainEnds(c *cluster, h Hook, a awsim.Action) {
 	if !marked || unready.IsZero() || !j.facts.isHung(id, closed) || j.failsToComplete() {
 		return
 	}
-	// A late scheduler may bind pods until then, and a person may have paused the drain, also of pods of DaemonSets.
+	// A late scheduler may bind pods until then, and a person may have paused the drain.
 	held := heldUntil(nodeAt(&c.changes, id, closed))
 	due := latest(latest(latest(unready, m.from.Add(latestBinding)), j.knownAt(h, a)), held)
 	for _, p := range j.lives[c.Name] {
 		switch {
 		case p.Spec.NodeName != id, p.bound.After(closed), !isAfter(p.ended, unready):
-		case isOfDaemonSet(p.Pod) && (held.IsZero() || !p.deleted.After(held)):
+		case isOfDaemonSet(p.Pod) && p.deleted.IsZero(): // It stays. Others leave last, when their budgets allow that.
 		case p.deleted.IsZero(), p.deleted.After(closed):
 			return // The drain waits for something else.
 		default:

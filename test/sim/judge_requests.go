@@ -182,8 +182,8 @@ func (j requestJudge) drainEnds(m *machine, t truth) {
 	}
 }
 
-// turnOf returns when the drain of a node begins that may wait for its turn since the given time: when its condition says
-// so no more, and at the latest when each other node has had a drain, and pods that have found no room do not count.
+// turnOf returns when the drain of a node begins that may wait for its turn since the given time: when its condition
+// says so no more, and at the latest when each other node has had a drain.
 func (j requestJudge) turnOf(m *machine, since, end time.Time, longestDrain time.Duration) time.Time {
 	begins, waits := since, false
 	for _, change := range m.cluster.of("nodes") {

@@ -44,8 +44,8 @@ func isInTurn(m node.Mark) bool {
 	return slices.Contains(kinds, event.Kind(m.Reason)) && !m.Deadline.IsZero()
 }
 
-// isRunning reports whether the drain of the marked node was running at the time: its condition does not say that it has
-// ended.
+// isRunning reports whether the drain of the marked node was running at the time: pods are removed later, and its
+// condition does not say that it has ended.
 func (j requestJudge) isRunning(c *cluster, m marking, at time.Time) bool {
 	n := nodeAt(&c.changes, m.node, at)
 	if n == nil || isDrained(n) || isLost(n) || isLeftBehind(n) {
