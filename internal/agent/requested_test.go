@@ -121,7 +121,7 @@ func TestDrainRequests(t *testing.T) {
 		{
 			name: "the API server does not say whether they have: drained when it does", given: with(standbyUntil(0), func(f *fixture) {
 				f.unplaced = silent(20*time.Minute, 0)
-			}), steps: drainedWithoutHook("1h20m0s..1h20m15s"), fact: "ended drained",
+			}), steps: drainedWithoutHook("1h20m0s..1h20m18s"), fact: "ended drained",
 		},
 		{
 			name: "withdrawn while it waits for room: its condition goes", given: with(standbyUntil(0), roomAfter(20*time.Minute)),
