@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	nodeutil "k8s.io/component-helpers/node/util"
 
 	"github.com/node-drainer/node-drainer/internal/event"
 	"github.com/node-drainer/node-drainer/internal/node"
@@ -146,10 +147,11 @@ func (j drainJudge) denied(c *cluster) bool {
 // isExplained reports whether the Node says that pods are left, or is gone.
 func (j drainJudge) isExplained(c *cluster, id string, at time.Time) bool {
 	n := nodeAt(&c.changes, id, at)
-	return n == nil || slices.ContainsFunc(n.Status.Conditions, func(one corev1.NodeCondition) bool {
-		return one.Type == node.ConditionType && one.Status == corev1.ConditionFalse &&
-			strings.Contains(one.Message, " left")
-	})
+	if n == nil {
+		return true
+	}
+	one := drainCondition(n)
+	return one.Status == corev1.ConditionFalse && strings.Contains(one.Message, " left")
 }
 
 // recordWindow is within which time after the end of a drain its record is written: five seconds, and a call.
@@ -216,8 +218,13 @@ func endedDrain(change kube.Change) (n *corev1.Node, began time.Time, ended bool
 // isEnded reports whether the condition of a Node shows that its drain has ended.
 func isEnded(o kube.Object) bool {
 	n, ok := o.(*corev1.Node)
-	return ok && slices.ContainsFunc(n.Status.Conditions, func(one corev1.NodeCondition) bool {
-		return one.Type == node.ConditionType &&
-			slices.Contains([]string{"Drained", node.ReasonLeftBehind, "NodeLost"}, one.Reason)
-	})
+	return ok && slices.Contains([]string{"Drained", node.ReasonLeftBehind, "NodeLost"}, drainCondition(n).Reason)
+}
+
+// drainCondition returns the condition of a Node that shows its drain; zero if it has none.
+func drainCondition(n *corev1.Node) corev1.NodeCondition {
+	if _, c := nodeutil.GetNodeCondition(&n.Status, node.ConditionType); c != nil {
+		return *c
+	}
+	return corev1.NodeCondition{}
 }

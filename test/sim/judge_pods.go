@@ -356,10 +356,8 @@ func (j *judge) marksOn(n *corev1.Node) (marks []string) {
 	if _, ok := n.Labels[corev1.LabelNodeExcludeBalancers]; ok && !byEKS {
 		marks = append(marks, corev1.LabelNodeExcludeBalancers)
 	}
-	for _, c := range n.Status.Conditions {
-		if c.Type == node.ConditionType {
-			marks = append(marks, string(c.Type)+"="+c.Reason+": "+c.Message)
-		}
+	if c := drainCondition(n); c.Type != "" {
+		marks = append(marks, string(c.Type)+"="+c.Reason+": "+c.Message)
 	}
 	return marks
 }

@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/node-drainer/node-drainer/internal/event"
-	"github.com/node-drainer/node-drainer/internal/node"
 	"github.com/node-drainer/node-drainer/test/awsim"
 )
 
@@ -207,9 +206,7 @@ func (j requestJudge) turnOf(m *machine, since, end time.Time, longestDrain time
 
 // isPostponed reports whether the condition of a Node says that it waits for its drain.
 func isPostponed(n *corev1.Node) bool {
-	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == node.ConditionType && c.Reason == "DrainPostponed"
-	})
+	return drainCondition(n).Reason == "DrainPostponed"
 }
 
 // drainStarts returns when the last drain of an annotated node starts: with the annotation, or when the last hook ended
@@ -225,16 +222,12 @@ func (j requestJudge) drainStarts(id string, from, end time.Time) time.Time {
 
 // isDrained reports whether the condition of a Node says that it is drained.
 func isDrained(n *corev1.Node) bool {
-	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == node.ConditionType && c.Status == corev1.ConditionTrue
-	})
+	return drainCondition(n).Status == corev1.ConditionTrue
 }
 
 // isLost reports whether the condition of a Node says that its machine or its kubelet has failed.
 func isLost(n *corev1.Node) bool {
-	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == node.ConditionType && c.Reason == "NodeLost"
-	})
+	return drainCondition(n).Reason == "NodeLost"
 }
 
 // orNow returns a time, or the present for one that is zero.

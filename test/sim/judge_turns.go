@@ -4,8 +4,6 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/node-drainer/node-drainer/internal/event"
 	"github.com/node-drainer/node-drainer/internal/node"
 )
@@ -48,20 +46,13 @@ func isInTurn(m node.Mark) bool {
 // condition does not say that it has ended.
 func (j requestJudge) isRunning(c *cluster, m marking, at time.Time) bool {
 	n := nodeAt(&c.changes, m.node, at)
-	if n == nil || isDrained(n) || isLost(n) || isLeftBehind(n) {
+	if n == nil || isEnded(n) {
 		return false
 	}
 	return slices.ContainsFunc(j.facts.removals, func(r removal) bool {
 		isLater := r.At.After(at) && (m.until.IsZero() || r.At.Before(m.until))
 		return isLater && r.OK() && r.pod.Spec.NodeName == m.node && !r.isOfEarlierPod() &&
 			r.pod.CreationTimestamp.Time.Before(m.from)
-	})
-}
-
-// isLeftBehind reports whether the condition of a Node says that its drain has ended with pods left.
-func isLeftBehind(n *corev1.Node) bool {
-	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == node.ConditionType && c.Reason == node.ReasonLeftBehind
 	})
 }
 
