@@ -104,8 +104,8 @@ func argument(name string, read func(*yaml.Node) (any, error)) conversion {
 	}, name)
 }
 
-// text reads a text on one line.
-func text(n *yaml.Node) (any, error) {
+// oneLine reads a text on one line.
+func oneLine(n *yaml.Node) (any, error) {
 	if n.Kind != yaml.ScalarNode || strings.ContainsFunc(n.Value, unicode.IsControl) {
 		return nil, errors.New("a text on one line")
 	}
@@ -114,7 +114,7 @@ func text(n *yaml.Node) (any, error) {
 
 // word reads a text without spaces, such as a name or a URL.
 func word(n *yaml.Node) (any, error) {
-	v, err := text(n)
+	v, err := oneLine(n)
 	if err != nil || strings.ContainsAny(n.Value, " '\"") || strings.HasPrefix(n.Value, "-") {
 		return nil, errors.New("one word")
 	}

@@ -4,25 +4,26 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/node-drainer/node-drainer/internal/text"
 )
 
 // Text returns the values as YAML, or the command line, with what the user must add in a comment.
 func (r *Result) Text() (string, error) {
 	var b bytes.Buffer
-	for _, text := range r.required {
-		fmt.Fprintf(&b, "# Required as well: %s\n", plainText(text))
+	for _, one := range r.required {
+		fmt.Fprintf(&b, "# Required as well: %s\n", plainText(one))
 	}
 	if r.command != nil {
 		for i, word := range r.command {
 			if i > 0 {
 				b.WriteByte(' ')
 			}
-			b.WriteString(quote(word))
+			b.WriteString(text.ShellWord(word))
 		}
 		b.WriteByte('\n')
 		return b.String(), nil
@@ -51,12 +52,4 @@ func (r *Result) tree() map[string]any {
 		at[parts[len(parts)-1]] = r.values[path]
 	}
 	return root
-}
-
-// quote quotes a word for a shell if it must be.
-func quote(word string) string {
-	if regexp.MustCompile(`^[A-Za-z0-9_./:=,%@+-]+$`).MatchString(word) {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
