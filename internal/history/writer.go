@@ -73,12 +73,8 @@ func (w *Writer) wakeUp() {
 // Run writes records until ctx ends: all that were added since the last write, five seconds after the first of them.
 // When ctx ends, it writes what is queued, for at most two seconds. Run may be called again.
 func (w *Writer) Run(ctx context.Context, o Observer) {
-	writing, stop := context.WithCancel(context.WithoutCancel(ctx))
+	writing, stop := retry.Grace(ctx, stopTime)
 	defer stop()
-	defer context.AfterFunc(ctx, func() {
-		retry.Sleep(writing, stopTime)
-		stop()
-	})()
 	pauses := retry.Backoff(interval, longestPause)
 	pause := interval
 	for ctx.Err() == nil {

@@ -92,12 +92,8 @@ func (n *Notifier) Add(d Drain) (queued bool) {
 
 // Run posts messages until ctx ends. Then it tries once to post what is queued, for at most two seconds.
 func (n *Notifier) Run(ctx context.Context, o Observer) {
-	requests, stop := context.WithCancel(context.WithoutCancel(ctx))
+	requests, stop := retry.Grace(ctx, stopTime)
 	defer stop()
-	defer context.AfterFunc(ctx, func() {
-		retry.Sleep(requests, stopTime)
-		stop()
-	})()
 	for ctx.Err() == nil {
 		select {
 		case <-n.pending:

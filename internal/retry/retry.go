@@ -68,3 +68,17 @@ func OnConflict(attempt func() error) (err error) {
 	})
 	return err
 }
+
+// Grace returns a context that ends at the time d after ctx, for what must still be done then, or with stop, which the
+// caller must call. It has the values of ctx.
+func Grace(ctx context.Context, d time.Duration) (grace context.Context, stop context.CancelFunc) {
+	grace, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	forget := context.AfterFunc(ctx, func() {
+		Sleep(grace, d)
+		cancel()
+	})
+	return grace, func() {
+		forget()
+		cancel()
+	}
+}

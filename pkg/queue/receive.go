@@ -156,9 +156,10 @@ func (s *slots) release(n int) {
 func (r *receivers) receiveBatch(
 	ctx context.Context, limit int, poll time.Duration,
 ) ([]types.Message, error) {
-	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), poll+callTimeout)
+	grace, stop := retry.Grace(ctx, lastReceive)
+	defer stop()
+	call, cancel := context.WithTimeout(grace, poll+callTimeout)
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastReceive, cancel) })()
 	out, err := r.api.ReceiveMessage(call, &sqs.ReceiveMessageInput{
 		QueueUrl:            aws.String(r.cfg.URL),
 		MaxNumberOfMessages: int32(limit), //nolint:gosec // at most batchSize
