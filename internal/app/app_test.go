@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/node-drainer/node-drainer/internal/app"
 	"github.com/node-drainer/node-drainer/internal/config"
+	"github.com/node-drainer/node-drainer/test/harness"
 )
 
 // setenv directs the AWS and Kubernetes clients to api alone, whatever files and variables the user has.
@@ -27,9 +27,7 @@ func setenv(t *testing.T, api string) {
 	t.Helper()
 	none := filepath.Join(t.TempDir(), "none")
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	text := `{"apiVersion":"v1","kind":"Config","current-context":"c","clusters":[{"name":"c","cluster":{"server":"` + api +
-		`"}}],"contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],"users":[{"name":"u","user":{}}]}`
-	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+	if err := harness.WriteKubeconfig(kubeconfig, api); err != nil {
 		t.Fatal(err)
 	}
 	for _, kv := range [][2]string{

@@ -6,11 +6,12 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/node-drainer/node-drainer/test/harness"
 )
 
 const (
@@ -60,9 +61,7 @@ func serveCluster(t *testing.T, budgets string) (kubeconfig string) {
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-	text := `{"apiVersion":"v1","kind":"Config","current-context":"c","clusters":[{"name":"c","cluster":{"server":"` +
-		server.URL + `"}}],"contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],"users":[{"name":"u","user":{}}]}`
-	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+	if err := harness.WriteKubeconfig(kubeconfig, server.URL); err != nil {
 		t.Fatal(err)
 	}
 	return kubeconfig

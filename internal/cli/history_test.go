@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/node-drainer/node-drainer/internal/history"
 	"github.com/node-drainer/node-drainer/internal/report"
+	"github.com/node-drainer/node-drainer/test/harness"
 )
 
 // records are those of two drains, as the agent has written them.
@@ -60,9 +60,7 @@ func serveRecords(t *testing.T, names ...string) (kubeconfig string) {
 	}))
 	t.Cleanup(server.Close)
 	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-	text := `{"apiVersion":"v1","kind":"Config","current-context":"c","clusters":[{"name":"c","cluster":{"server":"` +
-		server.URL + `"}}],"contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],"users":[{"name":"u","user":{}}]}`
-	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+	if err := harness.WriteKubeconfig(kubeconfig, server.URL); err != nil {
 		t.Fatal(err)
 	}
 	return kubeconfig
