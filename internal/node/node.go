@@ -322,11 +322,10 @@ func trim(obj any, labels ...string) (any, error) {
 		ObjectMeta: metav1.ObjectMeta{
 			Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion,
 			CreationTimestamp: node.CreationTimestamp,
-			Labels: only(node.Labels, append(labels, corev1.LabelNodeExcludeBalancers, computeType, nodePool,
-				TimeoutKey, AtDeadlineKey, EvictionDelayKey)...),
-			Annotations: Annotations(node, Annotation, MaintenanceAnnotation, DrainRequestAnnotation, scaleDownDisabled,
-				ScaleDownOwner, HoldAnnotation, DeadlineAnnotation, EndDrainAnnotation,
-				TimeoutKey, AtDeadlineKey, EvictionDelayKey),
+			Labels: only(node.Labels, append(append(labels, corev1.LabelNodeExcludeBalancers, computeType,
+				nodePool), policyKeys()...)...),
+			Annotations: Annotations(node, append(policyKeys(), Annotation, MaintenanceAnnotation, DrainRequestAnnotation,
+				scaleDownDisabled, ScaleDownOwner, HoldAnnotation, DeadlineAnnotation, EndDrainAnnotation)...),
 		},
 		Spec: corev1.NodeSpec{
 			ProviderID: node.Spec.ProviderID, Taints: node.Spec.Taints, Unschedulable: node.Spec.Unschedulable,

@@ -15,6 +15,9 @@ const (
 	EvictionDelayKey = "node-drainer.io/eviction-delay"
 )
 
+// policyKeys are all of them.
+func policyKeys() []string { return []string{TimeoutKey, AtDeadlineKey, EvictionDelayKey} }
+
 // Policy is how a Node is drained in place of what is configured for all. The zero value changes nothing.
 type Policy struct {
 	Timeout       time.Duration // in place of DRAIN_TIMEOUT; zero is that

@@ -64,12 +64,7 @@ func askedFor(c drain.Controls) string {
 }
 
 // toSecond returns the time in UTC, without what is less than a second: records are short.
-func toSecond(t time.Time) time.Time {
-	if t.IsZero() {
-		return t
-	}
-	return t.UTC().Truncate(time.Second)
-}
+func toSecond(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
 
 // DrainInterrupted records what a drain did before the process stopped, or the drain was canceled.
 func (o *Observer) DrainInterrupted(e event.Event, n node.Node, r drain.Report) {

@@ -42,16 +42,16 @@ func historyRow(d history.Drain) []span {
 		outcome.style = yellow
 	}
 	took := formatDuration(d.Ended.Sub(d.Began))
-	row := cells(d.Node, cmp.Or(d.Instance, "-"), d.Event, Stamp(d.Began), took, deadline(d))
+	row := cells(d.Node, cmp.Or(d.Instance, "-"), d.Event, Stamp(d.Began), took, stampOrNone(d.Deadline))
 	counts := cells(fmt.Sprint(d.Pods), fmt.Sprint(d.Evicted), fmt.Sprint(d.Deleted), fmt.Sprint(d.Left))
 	return append(append(row, outcome), counts...)
 }
 
-func deadline(d history.Drain) string {
-	if d.Deadline.IsZero() {
+func stampOrNone(t time.Time) string {
+	if t.IsZero() {
 		return "-"
 	}
-	return Stamp(d.Deadline)
+	return Stamp(t)
 }
 
 // recordLines returns why a node was drained, and what became of its pods.
@@ -68,23 +68,20 @@ func recordLines(d history.Drain, width int) []line {
 		lines = append(lines, table(rows, width)...)
 	}
 	if d.Omitted > 0 {
-		lines = append(lines, faintLine("The record has no details of "+text.Plural(d.Omitted, "pod", "pods")+"."))
+		lines = append(lines, faintLine("The record has no details of "+text.Count(d.Omitted, "pod")+"."))
 	}
 	return lines
 }
 
 func podRow(p history.Pod) []span {
-	when, how := "-", span{plain, cmp.Or(p.How, "left")}
-	if !p.At.IsZero() {
-		when = Stamp(p.At)
-	}
+	how := span{plain, cmp.Or(p.How, "left")}
 	if p.How == "" || len(p.Bypassed) > 0 {
 		how.style = yellow
 	}
 	why := joinNonEmpty("; ", p.Why, prefixed("on the node at the end: ", p.Left))
 	budgets := joinNonEmpty("; ", prefixed("kept ", strings.Join(p.Budgets, ", ")),
 		prefixed("bypassed ", strings.Join(p.Bypassed, ", ")))
-	row := append(cells(p.Name, when), how)
+	row := append(cells(p.Name, stampOrNone(p.At)), how)
 	return append(row, cells(cmp.Or(why, "-"), cmp.Or(budgets, "-"))...)
 }
 

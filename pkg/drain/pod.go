@@ -148,10 +148,8 @@ func (r *rules) pod(p *corev1.Pod) Pod {
 		}
 	}
 	out.Ready, out.UnreadySince = podutils.IsPodReady(p), p.CreationTimestamp.Time
-	for _, c := range p.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			out.UnreadySince = c.LastTransitionTime.Time
-		}
+	if c := conditionOf(p, corev1.PodReady); c.Type != "" {
+		out.UnreadySince = c.LastTransitionTime.Time
 	}
 	if p.Status.Phase != corev1.PodPending { // one that has never started can start elsewhere
 		out.WaitReason, out.WaitUntil = r.waitReason(p)
@@ -159,6 +157,16 @@ func (r *rules) pod(p *corev1.Pod) Pod {
 	out.Brief, out.Unmounts = isDaemon(p) && out.WaitReason == "", servesVolumes(p)
 	out.HandOver, out.Coordination = r.handOver(p), CoordinationOf(p)
 	return out
+}
+
+// conditionOf returns the condition of the pod; zero if it has none of this type.
+func conditionOf(p *corev1.Pod, kind corev1.PodConditionType) corev1.PodCondition {
+	for _, c := range p.Status.Conditions {
+		if c.Type == kind {
+			return c
+		}
+	}
+	return corev1.PodCondition{}
 }
 
 // stayReason returns why a pod need not leave its node; empty if it must.

@@ -71,10 +71,6 @@ func withoutNode() string {
 // isUnschedulable reports whether the scheduler has found no node for the pod.
 // See https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-conditions.
 func isUnschedulable(p *corev1.Pod) bool {
-	for _, c := range p.Status.Conditions {
-		if c.Type == corev1.PodScheduled {
-			return c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable
-		}
-	}
-	return false
+	c := conditionOf(p, corev1.PodScheduled)
+	return c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable
 }
