@@ -9,9 +9,9 @@ import (
 
 // This file decides whether a node waits for its turn to be drained. Its functions are pure.
 
-// claim returns what the instance needs a turn for. Maintenance whose time has come goes before what else can wait: it
-// starts in any case.
-func (s *state) claim(p policy) (c claim, needs bool) {
+// claim returns what the instance needs a turn for; without a kind if it needs none. Maintenance whose time has come
+// goes before what else can wait: it starts in any case.
+func (s *state) claim(p policy) (c claim) {
 	c = claim{instanceID: s.id, zone: s.node.Zone}
 	start, isAhead := s.maintenance(p)
 	earliest, _ := maintenanceWindow(start, p)
@@ -24,7 +24,7 @@ func (s *state) claim(p policy) (c claim, needs bool) {
 	case r != nil:
 		c.kind, c.begun = r.Kind, r.draining || !s.node.Mark.Deadline.IsZero()
 	}
-	return c, c.kind != ""
+	return c
 }
 
 // mayWaitFor returns a confirmed request, or rebalance recommendation, that the node is drained for; nil if there is

@@ -156,8 +156,8 @@ func (r *record) decide(ctx context.Context) (again time.Time, busy bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.read()
-	r.takeTurn()
 	policy := r.policy.of(r.state.node)
+	r.takeTurn(policy)
 	p := r.state.decide(policy)
 	for _, q := range p.cancels {
 		q.canceled = true
@@ -253,16 +253,15 @@ func hasTimesOf(a, b node.Mark) bool { return a.Since.Equal(b.Since) && a.Deadli
 const watchLag = 10 * time.Minute
 
 // takeTurn takes the turn of the instance to be drained, if it needs one.
-func (r *record) takeTurn() {
+func (r *record) takeTurn(p policy) {
 	s := &r.state
-	policy := r.policy.of(s.node)
-	c, needs := s.claim(policy)
+	c := s.claim(p)
 	if c.kind != r.claimed {
 		r.giveTurnBack()
 	}
-	if needs && !s.hasTurn {
+	if c.kind != "" && !s.hasTurn {
 		r.claimed = c.kind
-		s.hasTurn, s.refusal = r.turns.take(c, policy)
+		s.hasTurn, s.refusal = r.turns.take(c, p)
 	}
 }
 

@@ -62,7 +62,6 @@ type claim struct {
 
 // refusal is why a turn is refused.
 type refusal struct {
-	isEarly bool
 	isBusy  bool
 	noRoom  bool
 	mustAsk bool // the API server, whether pods have found no room
@@ -78,13 +77,11 @@ func (t *turns) take(c claim, p policy) (ok bool, why refusal) {
 	if !c.maintenance.IsZero() {
 		earliest, latest = maintenanceWindow(c.maintenance, p)
 	}
-	switch {
-	case now.Before(earliest):
-		why.isEarly = true
-	case !c.begun && (latest.IsZero() || now.Before(latest)):
+	isEarly := now.Before(earliest)
+	if !isEarly && !c.begun && (latest.IsZero() || now.Before(latest)) {
 		why = t.refuse(c, p)
 	}
-	if why != (refusal{}) {
+	if isEarly || why != (refusal{}) {
 		t.waiting[c.instanceID] = true
 		return false, why
 	}
