@@ -81,6 +81,8 @@ func TestMarkdownIsEscaped(t *testing.T) {
 		"emphasis, code":  {escape("*a* _b_ `c` ~~d~~"), "\\*a\\* \\_b\\_ \\`c\\` \\~\\~d\\~\\~"},
 		"a formula":       {escape("$Latest and $Default"), `\$Latest and \$Default`},
 		"a mention":       {escape("@team"), `\@team`},
+		"an address":      {escape("https://a.b/c ftp://d"), `https\://a.b/c ftp\://d`},
+		"a host":          {escape("www.a.b Www.c www"), `www\.a.b Www\.c www`},
 		"lines, entities": {escape("a\n# b &lt;"), `a \# b \&lt;`},
 	}.check(t)
 }

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/node-drainer/node-drainer/internal/text"
@@ -102,7 +103,11 @@ func (g Group) replaced() string {
 	return fmt.Sprintf("%d of %d old instances gone", g.Gone, g.Total)
 }
 
-// escape returns the text for Markdown, unformatted and on one line.
+// linked is what GitHub makes a link of, although Markdown has none there.
+// Source: https://github.github.com/gfm/#autolinks-extension-.
+var linked = regexp.MustCompile(`(?i)(www)(\.)|()(://)`)
+
+// escape returns the text for Markdown, unformatted, without links and on one line.
 func escape(content string) string {
 	var b strings.Builder
 	for _, r := range text.Clean(content) {
@@ -111,5 +116,5 @@ func escape(content string) string {
 		}
 		b.WriteRune(r)
 	}
-	return b.String()
+	return linked.ReplaceAllString(b.String(), `$1$3\$2$4`)
 }
