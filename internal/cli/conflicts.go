@@ -103,9 +103,12 @@ func (s *settings) refreshRules() []rule {
 			s.Version != "" && unpinned,
 			source("launch-template-version") + " is pinned by its number: leave --pin=false out",
 		},
-		{s.gate != (gate.Gate{}) && len(p.Checkpoints) > 0 && s.GateTimeout >= delay, fmt.Sprintf(
-			"--gate-timeout is %v and --checkpoint-delay %v: AWS continues after the delay, so that a gate needs less",
-			s.GateTimeout, delay)},
+		{
+			// A poll finds that the refresh has come to the checkpoint, and the pause of a gate that fails takes a call.
+			s.gate != (gate.Gate{}) && len(p.Checkpoints) > 0 && s.GateTimeout+2*s.PollInterval > delay,
+			fmt.Sprintf("--gate-timeout is %v and --checkpoint-delay %v: AWS continues after the delay, so that the gate has "+
+				"at most %v, two times --poll-interval less", s.GateTimeout, delay, max(0, delay-2*s.PollInterval)),
+		},
 	}
 }
 

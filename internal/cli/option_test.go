@@ -133,6 +133,7 @@ func TestConflicts(t *testing.T) {
 		{"ready nodes without following", "--ready-timeout 10m --no-wait", []string{"--ready-timeout has no effect with --no-wait"}},
 		{"an unknown phase", "--together check,replace", []string{`--together is "replace": must be none, check, taint or surge`}},
 		{"a gate that takes longer than a checkpoint", "--gate-command true --checkpoints 50 --checkpoint-delay 5m", []string{"--gate-timeout is 5m0s and --checkpoint-delay 5m0s"}},
+		{"a gate that leaves no time to pause", "--gate-command true --checkpoints 50 --checkpoint-delay 5m --gate-timeout 4m51s", []string{"--gate-timeout is 4m51s and --checkpoint-delay 5m0s: AWS continues after the delay, so that the gate has at most 4m50s"}},
 		{"a gate that takes an hour at a checkpoint", "--gate-command true --checkpoints 50 --gate-timeout 1h", []string{"--gate-timeout is 1h0m0s and --checkpoint-delay 1h0m0s"}},
 		{"a gate that is not waited for", "--gate-command true --gate-url http://a --no-wait", []string{"--gate-command has no effect with --no-wait", "--gate-url has no effect"}},
 		{"a gate that is no URL", "--gate-url ftp://host", []string{"--gate-url is invalid: must be a URL"}},

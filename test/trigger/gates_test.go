@@ -38,7 +38,7 @@ func TestGateFails(t *testing.T) {
 			` answered 503 Service Unavailable: 3 of 5 shards`, "",
 		},
 		"a command at a checkpoint": {
-			[]string{"--surge", "2", "--checkpoints", "50,100", "--checkpoint-delay", "3s"},
+			[]string{"--surge", "2", "--checkpoints", "50,100", "--checkpoint-delay", "20s"},
 			[]string{"--gate-command", "test $GATE_PHASE = start"},
 			`exit status 1; .*; instance refresh \S+ is paused`, "SuspendProcesses",
 		},
