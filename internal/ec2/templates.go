@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	sdk "github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -62,8 +63,7 @@ func (r *LaunchReader) Templates(
 	return refresh.NewTemplates(found...), nil
 }
 
-// Complete fills in what only EC2 knows of the groups' instances: when they were launched, or last started,
-// and their AMI. refresh.NeedsEC2 reports whether that is needed. What EC2 does not know stays empty.
+// Complete fills in what only EC2 knows of the groups' instances: when they were launched first, and their AMI. refresh.NeedsEC2 reports whether that is needed. What EC2 does not know stays empty.
 func (r *LaunchReader) Complete(ctx context.Context, groups []refresh.Group) error {
 	instances := map[string][]*refresh.Instance{} // by id
 	for _, g := range groups {
@@ -78,7 +78,7 @@ func (r *LaunchReader) Complete(ctx context.Context, groups []refresh.Group) err
 		calls.Go(func() error {
 			return eachInstance(ctx, r.api, retriedTimeout, "instance-id", some, func(known types.Instance) {
 				for _, i := range instances[aws.ToString(known.InstanceId)] {
-					i.Launched = aws.ToTime(known.LaunchTime)
+					i.Launched = firstLaunched(known)
 					// The AMI that Auto Scaling describes is newer: it changes with a replaced root volume. Source:
 					// Instance.ImageId in the API reference.
 					i.ImageID = cmp.Or(i.ImageID, aws.ToString(known.ImageId))
@@ -87,6 +87,18 @@ func (r *LaunchReader) Complete(ctx context.Context, groups []refresh.Group) err
 		})
 	}
 	return calls.Wait()
+}
+
+// firstLaunched returns when the instance was launched first: LaunchTime is when it was last launched, also from a warm
+// pool, and the attachment time of the primary network interface when it was first. Source: Instance.LaunchTime in the
+// API reference.
+func firstLaunched(i types.Instance) time.Time {
+	for _, n := range i.NetworkInterfaces {
+		if n.Attachment != nil && aws.ToInt32(n.Attachment.DeviceIndex) == 0 && n.Attachment.AttachTime != nil {
+			return *n.Attachment.AttachTime
+		}
+	}
+	return aws.ToTime(i.LaunchTime)
 }
 
 // need is a launch template, and the versions of it that groups launch from.

@@ -59,7 +59,7 @@ func TestInstancesOfUnknownSource(t *testing.T) {
 }
 
 // TestOutdatedInstancesThatJoinTheGroup during a rollout are replaced: those of a warm pool were launched before, and
-// an attached one was not launched by the group.
+// only started since, and an attached one was not launched by the group.
 func TestOutdatedInstancesThatJoinTheGroup(t *testing.T) {
 	const id, first = "i-0123456789abcdef0", "<LaunchTemplate><LaunchTemplateName>node</LaunchTemplateName><Version>1</Version></LaunchTemplate>"
 	for name, tt := range map[string]struct {
@@ -72,6 +72,7 @@ func TestOutdatedInstancesThatJoinTheGroup(t *testing.T) {
 			w.after(30*time.Second, func() {
 				w.must(w.AddInstance(w.group, id, ""))
 				w.must(w.SetLaunchTime(id, time.Now().Add(-tt.age)))
+				w.must(w.SetStartTime(id, time.Now()))
 			})
 			w.play(scenario{want: report.Done, calls: markAll + ", Mark i-6"})
 		})

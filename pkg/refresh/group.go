@@ -129,7 +129,7 @@ type Instance struct {
 	Template       *Template
 	ImageID        string // Its AMI, from EC2: Auto Scaling describes it for some overrides only.
 
-	Launched time.Time // When it was launched, from EC2; zero if that was not read.
+	Launched time.Time // When it was launched first, from EC2; zero if that was not read.
 }
 
 // InService reports whether the instance runs in the group and counts for its desired capacity.

@@ -51,6 +51,8 @@ type machineXML struct {
 	PrivateIP    string          `xml:"privateIpAddress,omitempty"`
 	LaunchTime   string          `xml:"launchTime"`
 	Zone         string          `xml:"placement>availabilityZone"`
+	Attached     string          `xml:"networkInterfaceSet>item>attachment>attachTime"` // of the primary interface
+	DeviceIndex  int             `xml:"networkInterfaceSet>item>attachment>deviceIndex"`
 	Tags         []ec2TagXML     `xml:"tagSet>item"`
 
 	Lifecycle           string `xml:"instanceLifecycle,omitempty"`
@@ -71,8 +73,9 @@ func (a ec2API) machineWire(inst *instance) machineXML {
 		State:        machineWire(inst.machine),
 		PrivateDNS:   inst.privateDNS(a.server.opts.Region),
 		PrivateIP:    privateIP(inst.index),
-		LaunchTime:   stamp(a.server.told(inst.launchedAt)),
+		LaunchTime:   stamp(a.server.told(inst.lastLaunched())),
 		Zone:         inst.zone,
+		Attached:     stamp(a.server.told(inst.launchedAt)),
 
 		Lifecycle:           string(inst.market),
 		CapacityReservation: inst.reservation,

@@ -170,9 +170,14 @@ func (s AutoScaling) SetProtection(instanceID string, protected bool) error {
 	return s.asg.changeInstance(instanceID, func(inst *instance) { inst.protected = protected })
 }
 
-// SetLaunchTime sets the launch time of an instance.
+// SetLaunchTime sets when an instance was launched first.
 func (s EC2) SetLaunchTime(instanceID string, at time.Time) error {
 	return s.asg.changeInstance(instanceID, func(inst *instance) { inst.launchedAt = at })
+}
+
+// SetStartTime sets when an instance was started last, after it was stopped.
+func (s EC2) SetStartTime(instanceID string, at time.Time) error {
+	return s.asg.changeInstance(instanceID, func(inst *instance) { inst.startedAt = at })
 }
 
 // Instances are the members of the group in order of their launch.

@@ -46,6 +46,7 @@ type instance struct {
 	spotStatusAt       time.Time
 	reservation        string // The Capacity Reservation that it runs in, if any.
 	launchedAt         time.Time
+	startedAt          time.Time // when its machine was started last, if it was stopped before
 	index              int
 	machine            string        // EC2's state: pending, running, shutting-down, terminated.
 	interrupted        bool          // EC2 takes the machine, whatever hooks are pending.
@@ -141,6 +142,15 @@ func (a fleetEngine) launchAs(inst *instance) {
 
 // hasAppeared reports whether EC2 has launched the instance, so that the API shows it.
 func (i *instance) hasAppeared() bool { return !time.Now().Before(i.launchedAt) }
+
+// lastLaunched returns when the instance was launched, or started last, which EC2 shows as its launch time: "the time
+// that the instance was last launched" (Instance.LaunchTime in the API reference).
+func (i *instance) lastLaunched() time.Time {
+	if i.startedAt.IsZero() {
+		return i.launchedAt
+	}
+	return i.startedAt
+}
 
 // boot makes the machine run and then begins the launch hooks.
 func (a fleetEngine) boot(inst *instance) {

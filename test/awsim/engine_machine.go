@@ -69,6 +69,7 @@ func (a machineEngine) startMachine(inst *instance, then func()) {
 		start = func() error { return nil }
 	} else {
 		a.enterMachine(inst, "pending")
+		inst.startedAt = time.Now()
 	}
 	a.callMachine(inst, "start", a.delays.Launch, start, func() {
 		if inst.machine != "running" {

@@ -176,7 +176,9 @@ func (j drainJudge) drainsRecorded() {
 			if !ended || !isAgent || len(of) >= mostRecords {
 				continue
 			}
-			isIt := func(d recordedDrain) bool { return d.UID == string(n.UID) && d.Began.Equal(began) }
+			isIt := func(d recordedDrain) bool { // One that goes on for another cause has a mark of that one's time.
+				return d.UID == string(n.UID) && !d.Began.After(began) && !d.Ended.Before(began)
+			}
 			out := j.outages(change.Actor, c)
 			if !slices.ContainsFunc(of, isIt) && overlap(out, change.At.Add(-recordWindow), change.At.Add(recordWindow)) == 0 {
 				j.violate("drains recorded", change.At, "the drain of node %s has ended, and there is no record of it", n.Name)
@@ -192,6 +194,7 @@ const mostRecords = 200
 type recordedDrain struct {
 	UID   string    `json:"uid"`
 	Began time.Time `json:"began"`
+	Ended time.Time `json:"ended"`
 }
 
 func readRecords(kept *corev1.ConfigMap) (records []recordedDrain) {
