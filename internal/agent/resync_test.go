@@ -141,6 +141,10 @@ func TestResync(t *testing.T) {
 			with(cordoned(event.LifecycleTerminating, -h, h, 2*h), inGroup(inService)), nil,
 		},
 		{
+			"the same, and the time has just passed: stays cordoned, EC2 may be late, or its clock is",
+			with(cordoned(event.LifecycleTerminating, -h, 8*time.Minute, 9*time.Minute+10*time.Second), inGroup(inService)), nil,
+		},
+		{
 			"the same, but what is due is maintenance, which has its own check: uncordoned, and drained for that",
 			with(cordoned(event.LifecycleTerminating, -h, h, 48*h), inGroup(inService), func(f *fixture) {
 				f.node.Maintenance = f.start.Add(48 * h)

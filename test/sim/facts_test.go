@@ -70,7 +70,7 @@ func TestDrainsRecorded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := &cluster{Cluster: Cluster{Name: "c", Installs: []Install{{Name: "agent"}}}, server: kube.New(1)}
-		record := `{"uid":"recorded","began":"2000-01-01T00:00:00Z"}` + "\n"
+		record := `{"uid":"recorded","began":"2000-01-01T00:00:00Z","ended":"2000-01-01T01:00:00Z"}` + "\n"
 		if err := c.server.Create(&corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Namespace: agentNamespace, Name: "agent-history"}, Data: map[string]string{"drains": record},
 		}); err != nil {
