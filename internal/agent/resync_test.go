@@ -142,7 +142,7 @@ func TestResync(t *testing.T) {
 		},
 		{
 			"the same, and the time has just passed: stays cordoned, EC2 may be late, or its clock is",
-			with(cordoned(event.LifecycleTerminating, -h, 8*time.Minute, 9*time.Minute+10*time.Second), inGroup(inService)), nil,
+			with(cordoned(event.LifecycleTerminating, -h, 8*time.Minute, 8*time.Minute+10*time.Second), inGroup(inService)), nil,
 		},
 		{
 			"the same, but what is due is maintenance, which has its own check: uncordoned, and drained for that",
