@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/node-drainer/node-drainer/internal/cluster"
 	"github.com/node-drainer/node-drainer/internal/report"
@@ -34,8 +37,9 @@ func (e *executor) nodes(ctx context.Context, r report.Reporter) error {
 // nodeList reads the marked nodes.
 type nodeList struct {
 	*executor
-	view  *cluster.View
-	noted string // the note that was printed last
+	view    *cluster.View
+	noted   string // the note that was printed last
+	refused bool   // The Leases of agents may not be read.
 }
 
 // read reads the marked nodes and their pods. If something cannot be read, it prints a note.
@@ -57,7 +61,25 @@ func (l *nodeList) read(ctx context.Context) report.Nodes {
 		_, _ = fmt.Fprintf(l.stderr, "trigger: %s\n", note)
 	}
 	l.noted = note
-	return report.NewNodes(time.Now(), marked, loads)
+	all := report.NewNodes(time.Now(), marked, loads)
+	all.Stopped = l.stopped(ctx, all.At)
+	return all
+}
+
+// stopped returns the Leases that no agent renews. Where Leases may not be read, as in the pod of an agent, it returns
+// none, and does not ask again.
+func (l *nodeList) stopped(ctx context.Context, now time.Time) (leases []string) {
+	if l.refused {
+		return nil
+	}
+	agents, err := l.view.Agents(ctx)
+	l.refused = apierrors.IsForbidden(err)
+	for _, a := range agents {
+		if !a.IsLive(now) {
+			leases = append(leases, a.Lease)
+		}
+	}
+	return leases
 }
 
 // follow shows the nodes again after each change, until ctx ends.
@@ -71,7 +93,8 @@ func (l *nodeList) follow(ctx context.Context, r report.Reporter, last report.No
 			return nil
 		}
 		now := l.read(ctx)
-		if ctx.Err() != nil || reflect.DeepEqual(now.Nodes, last.Nodes) {
+		same := reflect.DeepEqual(now.Nodes, last.Nodes) && slices.Equal(now.Stopped, last.Stopped)
+		if ctx.Err() != nil || same {
 			continue
 		}
 		last = now

@@ -11,11 +11,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/node-drainer/node-drainer/internal/cluster"
+	"github.com/node-drainer/node-drainer/internal/lead"
 	"github.com/node-drainer/node-drainer/internal/report"
 )
 
@@ -91,6 +93,28 @@ func TestNodesAreFollowed(t *testing.T) {
 			t.Errorf("the notes are %s", &notes)
 		}
 	})
+}
+
+// TestStoppedAgents: what the Nodes show is old if no agent renews its Lease any more, and the output says so first.
+func TestStoppedAgents(t *testing.T) {
+	t.Parallel()
+	for since, want := range map[time.Duration]int{time.Minute: 0, time.Hour: 1} {
+		renewed := metav1.NewMicroTime(time.Now().Add(-since))
+		client := fake.NewClientset(&coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "kube-system", Name: "node-drainer", Labels: map[string]string{lead.AgentLabel: "true"},
+				Annotations: map[string]string{"node-drainer.io/cluster": "prod"},
+			},
+			Spec: coordinationv1.LeaseSpec{HolderIdentity: new("a"), RenewTime: &renewed, LeaseDurationSeconds: new(int32(15))},
+		})
+		l := &nodeList{executor: &executor{settings: newSettings(), stderr: t.Output()}, view: cluster.New(client)}
+		var out bytes.Buffer
+		report.New(report.Options{Format: report.FormatText, Out: &out}).Nodes(l.read(t.Context()))
+		const line = "No agent works: none renews the Lease kube-system/node-drainer."
+		if got := strings.Count(out.String(), line); got != want || want == 1 && !strings.HasPrefix(out.String(), line) {
+			t.Errorf("renewed %v ago:\n%s", since, &out)
+		}
+	}
 }
 
 // TestNodesWithoutCluster: without a cluster there is nothing to show.

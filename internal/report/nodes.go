@@ -10,8 +10,9 @@ import (
 
 // Nodes are the nodes that the agent has marked, or whose drain it has postponed, at one moment.
 type Nodes struct {
-	At    time.Time `json:"at"`
-	Nodes []Node    `json:"nodes"` // By name.
+	At      time.Time `json:"at"`
+	Nodes   []Node    `json:"nodes"`             // By name.
+	Stopped []string  `json:"stopped,omitempty"` // The Leases of agents that no agent renews: NAMESPACE/NAME.
 }
 
 // Node is one of them, and why it still exists.
@@ -77,10 +78,20 @@ func (n Node) obstacle(reboots bool) string {
 	return strings.Join(parts, "; ")
 }
 
-// nodesLines returns a table of the nodes. Its lines are wrapped to so many cells; 0 is no limit.
-func nodesLines(all Nodes, width int) []line {
+// stoppedAgent says that no agent renews a Lease.
+func stoppedAgent(lease string) string {
+	return "No agent works: none renews the Lease " + lease + ". Until one does, no drain begins or goes on, and each hook " +
+		"ends with its timeout."
+}
+
+// nodesLines returns a table of the nodes, and the agents that have stopped. Its lines are wrapped to so many cells; 0 is
+// no limit.
+func nodesLines(all Nodes, width int) (lines []line) {
+	for _, lease := range all.Stopped {
+		lines = append(lines, line{{yellow, stoppedAgent(lease)}})
+	}
 	if len(all.Nodes) == 0 {
-		return []line{plainLine("No node is marked, and no drain is postponed.")}
+		return append(lines, plainLine("No node is marked, and no drain is postponed."))
 	}
 	rows := [][]span{cells("NODE", "INSTANCE", "REASON", "SINCE", "DEADLINE", "PODS LEFT", "WAITING FOR")}
 	for _, n := range all.Nodes {
@@ -91,7 +102,7 @@ func nodesLines(all Nodes, width int) []line {
 		}
 		rows = append(rows, append(row, n.timeLeft(all.At), n.podCell(), waiting))
 	}
-	return table(rows, width)
+	return append(lines, table(rows, width)...)
 }
 
 // blocked reports whether something prevents the drain from going on.
@@ -128,8 +139,11 @@ func (n Node) podCell() span {
 
 // NodesSummary returns the nodes as Markdown, a line for each.
 func NodesSummary(all Nodes) (lines string) {
+	for _, lease := range all.Stopped {
+		lines += "- " + escape(stoppedAgent(lease)) + "\n"
+	}
 	if len(all.Nodes) == 0 {
-		return "- No node is marked, and no drain is postponed.\n"
+		return lines + "- No node is marked, and no drain is postponed.\n"
 	}
 	for _, n := range all.Nodes {
 		lines += "- " + escape(n.Name+": "+n.WaitingFor) + "\n"
@@ -159,10 +173,11 @@ func (d *jsonReporter) Nodes(all Nodes) { d.object(nodesDocument{Version, all}, 
 // nodesLine is one line of a table of nodes.
 type nodesLine struct {
 	head
-	Nodes []Node `json:"nodes"`
+	Nodes   []Node   `json:"nodes"`
+	Stopped []string `json:"stopped,omitempty"`
 }
 
 // Nodes writes one line for all nodes.
 func (n *ndjsonReporter) Nodes(all Nodes) {
-	n.object(nodesLine{head{At: all.At, Type: "nodes"}, all.Nodes}, "")
+	n.object(nodesLine{head{At: all.At, Type: "nodes"}, all.Nodes, all.Stopped}, "")
 }

@@ -127,9 +127,8 @@ func judgeAccess(shared *cluster.Cluster) error {
 		taintingAccount: renderTainting, lookingAccount: renderLooking, watchingAccount: renderWatching,
 		handoverAccount: renderHandover,
 	} {
-		if account != agentAccount { // Without an agent in its own namespace it asks for those of the cluster.
-			provoke(account, "list leases.coordination.k8s.io")
-		}
+		// A trigger asks for the agents of the cluster if it finds none in its own namespace, also in the pod of an agent.
+		provoke(account, "list leases.coordination.k8s.io")
 		objects, err := render()
 		if err != nil {
 			return err
