@@ -286,6 +286,10 @@ func drainedMessage(r drain.Report) string {
 	switch {
 	case r.Total == 0:
 		return "No pod had to leave the node"
+	case r.Total == 1 && r.Forced > 0:
+		return "The only pod has left the node, by deletion"
+	case r.Total == 1:
+		return "The only pod has left the node"
 	case r.Forced > 0:
 		return fmt.Sprintf("All %d pods have left the node, %d of them by deletion", r.Total, r.Forced)
 	}
