@@ -135,8 +135,8 @@ func judgeReturned(n node.Node) finding {
 	return contradicts("the instance is in service")
 }
 
-// isAnnounced reports whether the mark says that EC2 is about to terminate the instance, which it may do some time after
-// it said. Maintenance is judged by EC2's schedule.
+// isAnnounced reports whether the mark says that EC2 is about to terminate the instance, which it may do some time
+// after it said. Maintenance is judged by EC2's schedule.
 func isAnnounced(n node.Node) bool {
 	ofMaintenance := !n.Maintenance.IsZero() && !event.Kind(n.Mark.Reason).IsIrrevocable()
 	return n.Mark.TerminatesAt.Add(overdueAfter).After(time.Now()) && !ofMaintenance

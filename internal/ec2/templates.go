@@ -63,7 +63,8 @@ func (r *LaunchReader) Templates(
 	return refresh.NewTemplates(found...), nil
 }
 
-// Complete fills in what only EC2 knows of the groups' instances: when they were launched first, and their AMI. refresh.NeedsEC2 reports whether that is needed. What EC2 does not know stays empty.
+// Complete fills in what only EC2 knows of the groups' instances: when they were launched first, and their AMI.
+// refresh.NeedsEC2 reports whether that is needed. What EC2 does not know stays empty.
 func (r *LaunchReader) Complete(ctx context.Context, groups []refresh.Group) error {
 	instances := map[string][]*refresh.Instance{} // by id
 	for _, g := range groups {

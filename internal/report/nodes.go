@@ -80,12 +80,12 @@ func (n Node) obstacle(reboots bool) string {
 
 // stoppedAgent says that no agent renews a Lease.
 func stoppedAgent(lease string) string {
-	return "No agent works: none renews the Lease " + lease + ". Until one does, no drain begins or goes on, and each hook " +
-		"ends with its timeout."
+	return "No agent works: none renews the Lease " + lease + ". Until one does, no drain begins or goes on, and each " +
+		"hook ends with its timeout."
 }
 
-// nodesLines returns a table of the nodes, and the agents that have stopped. Its lines are wrapped to so many cells; 0 is
-// no limit.
+// nodesLines returns a table of the nodes, and the agents that have stopped. Its lines are wrapped to so many cells;
+// 0 is no limit.
 func nodesLines(all Nodes, width int) (lines []line) {
 	for _, lease := range all.Stopped {
 		lines = append(lines, line{{yellow, stoppedAgent(lease)}})
