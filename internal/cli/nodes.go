@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"reflect"
-	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -93,8 +92,8 @@ func (l *nodeList) follow(ctx context.Context, r report.Reporter, last report.No
 			return nil
 		}
 		now := l.read(ctx)
-		same := reflect.DeepEqual(now.Nodes, last.Nodes) && slices.Equal(now.Stopped, last.Stopped)
-		if ctx.Err() != nil || same {
+		last.At = now.At
+		if ctx.Err() != nil || reflect.DeepEqual(now, last) {
 			continue
 		}
 		last = now

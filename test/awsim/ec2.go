@@ -1,6 +1,7 @@
 package awsim
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -49,7 +50,7 @@ type machineXML struct {
 	State        machineStateXML `xml:"instanceState"`
 	PrivateDNS   string          `xml:"privateDnsName"`
 	PrivateIP    string          `xml:"privateIpAddress,omitempty"`
-	LaunchTime   string          `xml:"launchTime"`
+	LaunchTime   string          `xml:"launchTime"` // "The time that the instance was last launched", says the API reference.
 	Zone         string          `xml:"placement>availabilityZone"`
 	Attached     string          `xml:"networkInterfaceSet>item>attachment>attachTime"` // of the primary interface
 	DeviceIndex  int             `xml:"networkInterfaceSet>item>attachment>deviceIndex"`
@@ -73,7 +74,7 @@ func (a ec2API) machineWire(inst *instance) machineXML {
 		State:        machineWire(inst.machine),
 		PrivateDNS:   inst.privateDNS(a.server.opts.Region),
 		PrivateIP:    privateIP(inst.index),
-		LaunchTime:   stamp(a.server.told(inst.lastLaunched())),
+		LaunchTime:   stamp(a.server.told(cmp.Or(inst.startedAt, inst.launchedAt))),
 		Zone:         inst.zone,
 		Attached:     stamp(a.server.told(inst.launchedAt)),
 

@@ -143,15 +143,6 @@ func (a fleetEngine) launchAs(inst *instance) {
 // hasAppeared reports whether EC2 has launched the instance, so that the API shows it.
 func (i *instance) hasAppeared() bool { return !time.Now().Before(i.launchedAt) }
 
-// lastLaunched returns when the instance was launched, or started last, which EC2 shows as its launch time: "the time
-// that the instance was last launched" (Instance.LaunchTime in the API reference).
-func (i *instance) lastLaunched() time.Time {
-	if i.startedAt.IsZero() {
-		return i.launchedAt
-	}
-	return i.startedAt
-}
-
 // boot makes the machine run and then begins the launch hooks.
 func (a fleetEngine) boot(inst *instance) {
 	defer close(inst.booted)

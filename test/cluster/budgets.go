@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Budgets creates PodDisruptionBudgets and waits for their status.
+// Budgets creates and removes PodDisruptionBudgets, and waits for their status.
 type Budgets struct{ client kubernetes.Interface }
 
 // MinAvailable creates a PodDisruptionBudget for the workload of the same name; least is a number or a
@@ -42,6 +42,11 @@ func (b Budgets) create(
 	return b.WaitBudget(ctx, namespace, name, func(status policyv1.PodDisruptionBudgetStatus) bool {
 		return status.ObservedGeneration >= created.Generation
 	})
+}
+
+// RemoveBudget removes the budget of that name.
+func (b Budgets) RemoveBudget(ctx context.Context, namespace, name string) error {
+	return b.client.PolicyV1().PodDisruptionBudgets(namespace).Delete(ctx, name, metav1.DeleteOptions{})
 }
 
 // WaitBudget returns when done is true of the status of the budget of that name, which the disruption

@@ -283,7 +283,7 @@ func (r *release) drainsDuring(change func()) (evicted []string) {
 		}
 	}
 	leader := r.leader() // one of after the change, which alone is to evict
-	r.must(r.cluster.Client().PolicyV1().PodDisruptionBudgets(r.namespace).Delete(r.ctx, "db", metav1.DeleteOptions{}))
+	r.must(r.cluster.RemoveBudget(r.ctx, r.namespace, "db"))
 	r.waitHandled(instance)
 	leader.waitLog("pod evicted") // at the level that it has been given
 	return evicted

@@ -9,7 +9,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/eks"
 	"github.com/aws/aws-sdk-go-v2/service/eks/types"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/node-drainer/node-drainer/test/awsim"
 	"github.com/node-drainer/node-drainer/test/cluster"
@@ -178,7 +177,7 @@ func TestManagedNodeUpdate(t *testing.T) {
 				agent.waitLog("termination ended", "instance", instance, "outcome", "drained")
 			}
 			f.assertNoneEvicted()
-			f.must(f.cluster.Client().PolicyV1().PodDisruptionBudgets(f.namespace).Delete(f.ctx, "api", metav1.DeleteOptions{}))
+			f.must(f.cluster.RemoveBudget(f.ctx, f.namespace, "api"))
 			f.waitQueueEmpty() // EKS has terminated the nodes by which it had enlarged the group.
 			f.waitPodsReady("api", 2)
 		})

@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"fmt"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -27,9 +26,7 @@ func (f *fixture) triggerHistory(args []string, patterns ...string) {
 		{"KUBECONFIG=" + f.viewer, "TRIGGER_CONFIGMAP=" + f.namespace + "/" + f.historyName()},
 		{"KUBECONFIG=" + f.kubeconfig, "POD_NAMESPACE=" + f.namespace, "HISTORY_CONFIGMAP=" + f.historyName()},
 	} {
-		cmd := exec.Command(triggerBinary, append([]string{"history"}, args...)...)
-		cmd.Env = append(env, "HOME="+f.t.TempDir(), "GORACE=halt_on_error=1")
-		r := &triggerRun{Process: harness.NewProcess(cmd), t: f.t}
+		r := &triggerRun{Process: harness.NewProcess(f.withoutAWS(env, "history", args...)), t: f.t}
 		r.start()
 		r.waitExit(0, patterns...)
 	}

@@ -40,19 +40,15 @@ func (f *fixture) newOnCall(agent *agentProcess, signs ...string) *onCall {
 			f.t.Errorf("docs/runbook.md does not say what %q means", sign)
 		}
 	}
-	o := &onCall{fixture: f, agent: agent}
-	f.t.Cleanup(func() {
-		if len(o.commands) > mostCommands {
-			f.t.Errorf("%d commands were needed: %q", len(o.commands), o.commands)
-		}
-	})
-	return o
+	return &onCall{fixture: f, agent: agent}
 }
 
 // sees expects that a command prints what matches, in the end, and logs what it printed.
 func (o *onCall) sees(command string, run func() string, pattern string) {
 	o.t.Helper()
-	o.commands = append(o.commands, command)
+	if o.commands = append(o.commands, command); len(o.commands) > mostCommands {
+		o.t.Errorf("%d commands were needed: %q", len(o.commands), o.commands)
+	}
 	output := ""
 	defer func() { o.t.Logf("$ %s\n%s", command, output) }()
 	eventually(o.t, waitTimeout, func() string {
@@ -67,9 +63,7 @@ func (o *onCall) sees(command string, run func() string, pattern string) {
 func (o *onCall) nodes(pattern string) {
 	o.t.Helper()
 	o.sees("trigger nodes", func() string {
-		cmd := exec.CommandContext(waits(o.t), triggerBinary, "nodes")
-		cmd.Env = []string{"HOME=" + o.t.TempDir(), "KUBECONFIG=" + o.viewer, "POD_NAMESPACE=" + o.namespace, "GORACE=halt_on_error=1"}
-		output, err := cmd.CombinedOutput()
+		output, err := o.withoutAWS([]string{"KUBECONFIG=" + o.viewer, "POD_NAMESPACE=" + o.namespace}, "nodes").CombinedOutput()
 		o.must(err)
 		own := strings.SplitAfter(string(output), "\n")
 		return strings.Join(slices.DeleteFunc(own, func(line string) bool { // Tests share the cluster.
@@ -115,7 +109,7 @@ func TestIncidents(t *testing.T) {
 		f.terminate(instance)
 		o := f.newOnCall(agent, "which never allows a disruption")
 		o.nodes(old + ` .* wait for PodDisruptionBudget ` + f.namespace + `/api, which never allows a disruption`)
-		f.must(f.cluster.Client().PolicyV1().PodDisruptionBudgets(f.namespace).Delete(f.ctx, "api", metav1.DeleteOptions{}))
+		f.must(f.cluster.RemoveBudget(f.ctx, f.namespace, "api"))
 		f.waitCompleted(instance)
 	})
 	t.Run("a webhook that denies", func(t *testing.T) {
@@ -145,7 +139,7 @@ func TestIncidents(t *testing.T) {
 		restore := f.aws.Withdraw("", "autoscaling:CompleteLifecycleAction", 0)
 		f.terminate(instance)
 		o := f.newOnCall(agent, "its instance has not terminated yet", "call failed, retrying")
-		o.nodes(old + ` .* its instance has not terminated yet`)
+		o.nodes(old + ` .* The only pod has left the node; its instance has not terminated yet`)
 		o.warnings(`complete workers/drain for \S+ .*AccessDenied.*"call failed, retrying"`)
 		o.check(`denies autoscaling:CompleteLifecycleAction on group ` + group)
 		restore()
@@ -165,7 +159,7 @@ func TestIncidents(t *testing.T) {
 		agent.Kill()
 		o := f.newOnCall(agent, "No agent works")
 		o.nodes(`^No agent works: none renews the Lease ` + f.namespace + `/`)
-		f.must(f.cluster.Client().PolicyV1().PodDisruptionBudgets(f.namespace).Delete(f.ctx, "api", metav1.DeleteOptions{}))
+		f.must(f.cluster.RemoveBudget(f.ctx, f.namespace, "api"))
 		f.replica("two")
 		f.waitCompleted(instance)
 	})

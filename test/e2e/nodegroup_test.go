@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 	"github.com/node-drainer/node-drainer/test/awsim"
 	"github.com/node-drainer/node-drainer/test/cluster"
@@ -191,7 +189,7 @@ func TestNodegroupKilled(t *testing.T) {
 	first.Kill()
 	second := n.run("--nodegroup", "workers")
 	second.waitOutput(`node group update \S+ was active and is followed`)
-	n.must(n.cluster.Client().PolicyV1().PodDisruptionBudgets(n.namespace).Delete(n.ctx, "api", metav1.DeleteOptions{}))
+	n.must(n.cluster.RemoveBudget(n.ctx, n.namespace, "api"))
 	second.waitExit(0, `2 instances replaced`)
 	n.expectUpdated("workers", 2, 1)
 }

@@ -116,7 +116,7 @@ func TestLostLease(t *testing.T) {
 	_, err = bindings.Create(f.ctx, binding, metav1.CreateOptions{})
 	f.must(err)
 	agent.waitReadyz(http.StatusOK, "ready: leading")
-	f.must(f.cluster.Client().PolicyV1().PodDisruptionBudgets(f.namespace).Delete(f.ctx, "api", metav1.DeleteOptions{}))
+	f.must(f.cluster.RemoveBudget(f.ctx, f.namespace, "api"))
 	f.waitHandled(instance)
 }
 

@@ -10,7 +10,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	policyv1 "k8s.io/api/policy/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 	"github.com/node-drainer/node-drainer/test/awsim"
@@ -194,7 +193,7 @@ func TestDrainedAndNotOnlyReplaced(t *testing.T) {
 // that, the budget's status is empty.
 func (f *fleet) allow(most string) {
 	f.t.Helper()
-	f.must(f.cluster.Client().PolicyV1().PodDisruptionBudgets(f.namespace).Delete(f.ctx, "api", metav1.DeleteOptions{}))
+	f.must(f.cluster.RemoveBudget(f.ctx, f.namespace, "api"))
 	f.must(f.cluster.MaxUnavailable(f.ctx, f.namespace, "api", most))
 	f.must(f.cluster.WaitBudget(waits(f.t), f.namespace, "api", func(s policyv1.PodDisruptionBudgetStatus) bool {
 		return s.ExpectedPods > 0

@@ -57,14 +57,20 @@ func (f *fixture) trigger(args ...string) *triggerRun {
 	return f.runTrigger([]string{"KUBECONFIG=" + f.viewer, "TRIGGER_POLL_INTERVAL=500ms"}, args...)
 }
 
+// withoutAWS returns a command of the trigger with the variables, and no access to AWS.
+func (f *fixture) withoutAWS(env []string, command string, args ...string) *exec.Cmd {
+	f.t.Helper()
+	cmd := exec.Command(triggerBinary, append([]string{command}, args...)...)
+	cmd.Env = append(env, "HOME="+f.t.TempDir(), "GORACE=halt_on_error=1")
+	return cmd
+}
+
 // triggerNodes runs trigger nodes, with access to the cluster and none to AWS, and expects output that matches: with the
 // rights of the trigger, and with those of the agent, in whose pods docs/runbook.md runs it.
 func (f *fixture) triggerNodes(args []string, patterns ...string) {
 	f.t.Helper()
 	for _, kubeconfig := range []string{f.viewer, f.kubeconfig} {
-		cmd := exec.Command(triggerBinary, append([]string{"nodes"}, args...)...)
-		cmd.Env = []string{"HOME=" + f.t.TempDir(), "KUBECONFIG=" + kubeconfig, "GORACE=halt_on_error=1"}
-		r := &triggerRun{Process: harness.NewProcess(cmd), t: f.t}
+		r := &triggerRun{Process: harness.NewProcess(f.withoutAWS([]string{"KUBECONFIG=" + kubeconfig}, "nodes", args...)), t: f.t}
 		r.start()
 		r.waitExit(0, patterns...)
 	}
