@@ -70,3 +70,7 @@ require (
 	golang.org/x/sys v0.45.0 // indirect
 	gopkg.in/warnings.v0 v0.1.2 // indirect
 )
+
+// The configuration has no packages of nfpm. The tests of its newer versions need a module that not every proxy serves,
+// and go mod tidy reads them.
+replace github.com/goreleaser/nfpm/v2 => github.com/goreleaser/nfpm/v2 v2.45.2
