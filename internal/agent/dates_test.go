@@ -120,6 +120,39 @@ func TestForgedTimeOfALaunch(t *testing.T) {
 	}
 }
 
+// TestForgedCopyOfALaunchAfterARestart: a copy that says that the launch began later gives it no more time than its own
+// message, in whatever order an agent that has just started receives them.
+func TestForgedCopyOfALaunchAfterARestart(t *testing.T) {
+	t.Parallel()
+	const m = time.Minute
+	genuine := func(f *fixture) queue.Message { return launchMessage("", f.start.Add(-8*m)) }
+	later, future := at(launchTo(""), 0), datedAt(launchTo(""), "2100-01-01T00:00:01Z")
+	for name, messages := range map[string][]source{
+		"now":             {genuine, later},
+		"now, first":      {later, genuine},
+		"in the future":   {genuine, future},
+		"long before":     {genuine, datedAt(launchTo(""), "1970-01-01T00:00:01Z")},
+		"before and soon": {later, genuine, future},
+	} {
+		launched := func(f *fixture) {
+			f.ec2 = always(ec2.Instance{State: running, Launched: f.start.Add(-9 * m)})
+		}
+		each(t, name, with(launching, launched, readyAt(never)), func(t *testing.T, f *fixture) {
+			f.drainTakes = 0
+			a := f.agent()
+			var handled sync.WaitGroup
+			for _, one := range messages {
+				handled.Go(func() { mustHandle(t, f, a, one) })
+				time.Sleep(10 * time.Second)
+			}
+			handled.Wait()
+			if took := f.when("complete launch with ABANDON"); took != 7*m {
+				t.Errorf("abandoned after %v, want %v; steps %q", took, 7*m, f.did(""))
+			}
+		})
+	}
+}
+
 func (f instances) Scheduled(context.Context, string) (s ec2.Schedule, err error) {
 	s.NotBefore = f.notBefore
 	s.Any, err = f.scheduled(f.after())

@@ -99,11 +99,10 @@ func (r *reason) again(now time.Time) {
 // merge adds what another event of the same key says: the earlier of two deadlines, and of two beginnings. While AWS
 // contradicts what is known, a later event takes its place, which AWS may only now confirm.
 func (r *reason) merge(e event.Event, now time.Time, confirmTimeout time.Duration) {
-	if !e.At.Equal(r.At) {
-		r.startsAt = earlier(e.At, r.handled) // whatever the clock of AWS says
-	}
+	replaces := !r.doubtEnds.IsZero() && e.At.After(r.At)
+	r.startsAt = r.startWith(e, replaces)
 	switch {
-	case !r.doubtEnds.IsZero() && e.At.After(r.At):
+	case replaces:
 		r.Event = e
 		r.doubtEnds = laterOf(r.doubtEnds, now.Add(contradictionTimeout(e, confirmTimeout)))
 		return
@@ -122,6 +121,19 @@ func (r *reason) merge(e event.Event, now time.Time, confirmTimeout time.Duratio
 	if !e.Deadline.IsZero() && (r.Deadline.IsZero() || e.Deadline.Before(r.Deadline)) {
 		r.Deadline = e.Deadline
 	}
+}
+
+// startWith returns when the launch began if the event is about it, too: a message that says when counts more than what
+// was assumed without one, and of two the earlier. A copy gives a launch no more time.
+func (r *reason) startWith(e event.Event, replaces bool) time.Time {
+	at := earlier(e.At, r.handled) // whatever the clock of AWS says
+	switch {
+	case replaces, r.Found && !e.Found:
+		return at
+	case r.Found == e.Found:
+		return earlier(r.startsAt, at)
+	}
+	return r.startsAt
 }
 
 // heard records an answer of AWS, or that there is none.
