@@ -9,7 +9,8 @@ import (
 )
 
 // drainsInTurn: the drain of a node for what can wait begins only while fewer such drains run, of the same agents, than
-// DRAIN_MAX_CONCURRENT allows. One runs if pods of the node are evicted later that were there before.
+// DRAIN_MAX_CONCURRENT allows. One runs if pods of the node are evicted later that were there before, unless it goes on
+// for what cannot wait.
 func (j requestJudge) drainsInTurn(c *cluster) {
 	if len(j.spec.Faults) > 0 {
 		return
@@ -42,11 +43,12 @@ func isInTurn(m node.Mark) bool {
 	return slices.Contains(kinds, event.Kind(m.Reason)) && !m.Deadline.IsZero()
 }
 
-// isRunning reports whether the drain of the marked node was running at the time: pods are removed later, and its
-// condition does not say that it has ended.
+// isRunning reports whether the drain of the marked node was running at the time, and in turn: pods are removed later,
+// its condition does not say that it has ended, and its mark names no reason by then that cannot wait.
 func (j requestJudge) isRunning(c *cluster, m marking, at time.Time) bool {
 	n := nodeAt(&c.changes, m.node, at)
-	if n == nil || isEnded(n) {
+	now, marked := markAt(j.markings[c.Name], m.node, at)
+	if n == nil || isEnded(n) || !marked || !isInTurn(now.mark) {
 		return false
 	}
 	return slices.ContainsFunc(j.facts.removals, func(r removal) bool {
