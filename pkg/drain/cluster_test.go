@@ -47,6 +47,7 @@ type cluster struct {
 	onList       func() error            // called when a list of pods has been made
 	stale        *watch.FakeWatcher      // if not nil: what new watches of pods show
 	podsNeverEnd bool                    // no kubelet reports the end of pods
+	stopsAtOnce  bool                    // pods need a second of their grace periods
 	taint        corev1.Taint            // of nodes that are being drained
 	untainted    atomic.Bool             // the nodes do not have it
 	ended        func(pod string)        // called when a pod has ended, if not nil
@@ -381,6 +382,9 @@ func (c *cluster) terminate(p *corev1.Pod, grace *int64) {
 	ending := p.DeepCopy()
 	ending.DeletionTimestamp, ending.DeletionGracePeriodSeconds = &metav1.Time{Time: first.Add(end)}, &seconds
 	c.store(watch.Modified, ending)
+	if c.stopsAtOnce {
+		end = min(end, time.Second)
+	}
 	if !c.podsNeverEnd {
 		time.AfterFunc(max(end-time.Millisecond, time.Millisecond), func() { c.end(ending) })
 	}
