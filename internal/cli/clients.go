@@ -19,6 +19,7 @@ import (
 	awsec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
 	awseks "github.com/aws/aws-sdk-go-v2/service/eks"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
+	"github.com/caarlos0/env/v10"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -34,6 +35,7 @@ import (
 	"github.com/node-drainer/node-drainer/internal/nodegroup"
 	"github.com/node-drainer/node-drainer/internal/rollout"
 	"github.com/node-drainer/node-drainer/internal/rollout/plan"
+	"github.com/node-drainer/node-drainer/pkg/drain"
 	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
@@ -86,6 +88,11 @@ type clients struct {
 
 // connect makes the clients. An operation that neither shows nor changes nodes does without Kubernetes.
 func (e *executor) connect(ctx context.Context, op operation) (*clients, error) {
+	if op == opPlan {
+		if err := e.readDrains(); err != nil {
+			return nil, err
+		}
+	}
 	settings := e.settings.cloud
 	settings.AnswerTimeout = time.Minute
 	cfg, err := cloud.Load(ctx, settings)
@@ -211,6 +218,21 @@ func (e *executor) connectKubernetes(ctx context.Context, c *clients) error {
 	return nil
 }
 
+// readDrains reads how agents drain nodes: in the container of an agent its variables say so. Elsewhere these are the
+// defaults.
+func (e *executor) readDrains() error {
+	var c drain.Config
+	err := env.ParseWithOptions(&c, env.Options{Environment: e.environ, Prefix: "DRAIN_"})
+	if err == nil {
+		err = c.Validate()
+	}
+	if err != nil {
+		return fmt.Errorf("how the agent drains nodes, for forecasts: %w", err)
+	}
+	e.drains = &c
+	return nil
+}
+
 // watch returns a View that watches the nodes until stop is called.
 func (e *executor) watch(
 	ctx context.Context,
@@ -220,7 +242,7 @@ func (e *executor) watch(
 		return nil, nil, nil, err
 	}
 	view = cluster.New(client)
-	view.Namespace = e.podNamespace()
+	view.Namespace, view.Drains = e.podNamespace(), e.drains
 	// An interrupt does not stop it, because the cleanup after that reads it too.
 	watching, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	failed := make(chan error, 1)

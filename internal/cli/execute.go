@@ -14,6 +14,7 @@ import (
 	"github.com/node-drainer/node-drainer/internal/retry"
 	"github.com/node-drainer/node-drainer/internal/rollout"
 	"github.com/node-drainer/node-drainer/internal/rollout/plan"
+	"github.com/node-drainer/node-drainer/pkg/drain"
 )
 
 // executor runs operations.
@@ -23,6 +24,7 @@ type executor struct {
 	stdout, stderr io.Writer
 	settings       *settings
 	aws            aws.Config    // when the clients were made
+	drains         *drain.Config // of agents, for forecasts; nil if there are none
 	patience       time.Duration // until a note says that AWS does not answer
 }
 

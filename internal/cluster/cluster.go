@@ -21,6 +21,7 @@ import (
 
 	"github.com/node-drainer/node-drainer/internal/node"
 	"github.com/node-drainer/node-drainer/internal/retry"
+	"github.com/node-drainer/node-drainer/pkg/drain"
 )
 
 // Node is the Node of an instance.
@@ -35,6 +36,8 @@ type Node struct {
 
 	DrainRequested bool   `json:"drainRequested,omitempty"` // An annotation has the agent drain it.
 	ScaleDownGroup string `json:"-"`                        // The group for whose rollout its scale-down is disabled.
+
+	Policy node.Policy `json:"-"` // How it is drained in place of what is configured for all.
 }
 
 // Drain is the progress of a drain, from the Node condition node-drainer.io/Drained.
@@ -58,7 +61,8 @@ type Load struct {
 
 	Blocked []BlockedPod `json:"-"` // Pods that Blocking blocks, the first maxBlocked of them.
 
-	owned map[types.UID][]string // namespace and name of the pods, by their controllers
+	owned    map[types.UID][]string // namespace and name of the pods, by their controllers
+	snapshot *drain.Snapshot        // nil if the View makes no forecasts
 }
 
 // BlockedPod is a pod that cannot be evicted now.
@@ -69,7 +73,8 @@ type BlockedPod struct {
 
 // View is a cache of the nodes that a watch keeps up to date. Make it with New, and Run it.
 type View struct {
-	Namespace string // In which the process runs; empty where that is no pod. It is set before Run.
+	Namespace string        // In which the process runs; empty where that is no pod. It is set before Run.
+	Drains    *drain.Config // How nodes are drained, for forecasts; nil is none. It is set before Loads.
 
 	client   kubernetes.Interface
 	informer cache.SharedIndexInformer

@@ -39,11 +39,10 @@ func (v *View) Loads(ctx context.Context, nodes []string) (map[string]Load, erro
 	if len(nodes) == 0 {
 		return map[string]Load{}, nil
 	}
-	budgets, err := v.blockingBudgets(ctx)
+	c, err := v.newCounter(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c := &counter{budgets: budgets, loads: map[string]*Load{}}
 	for _, name := range nodes {
 		c.loads[name] = &Load{}
 	}
@@ -66,6 +65,7 @@ func (v *View) Loads(ctx context.Context, nodes []string) (map[string]Load, erro
 	out := make(map[string]Load, len(c.loads))
 	for name, load := range c.loads {
 		slices.Sort(load.Blocking)
+		load.snapshot = c.snapshot
 		out[name] = *load
 	}
 	return out, nil
@@ -78,10 +78,16 @@ type budget struct {
 	unhealthyAllowed bool // It allows the eviction of pods that are not Ready.
 }
 
-// blockingBudgets lists the budgets that allow no disruption, by namespace. One that expects no pods blocks
-// none.
-func (v *View) blockingBudgets(ctx context.Context) (map[string][]budget, error) {
-	found := map[string][]budget{}
+// newCounter returns a counter that knows the budgets that allow no disruption. One that expects no pods blocks none.
+func (v *View) newCounter(ctx context.Context) (*counter, error) {
+	c := &counter{budgets: map[string][]budget{}, loads: map[string]*Load{}}
+	if v.Drains != nil {
+		var err error
+		c.snapshot, err = drain.NewSnapshot(*v.Drains, corev1.Taint{Key: taintKey, Effect: corev1.TaintEffectNoSchedule})
+		if err != nil {
+			return nil, err
+		}
+	}
 	options := metav1.ListOptions{Limit: pageSize}
 	for {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -91,12 +97,10 @@ func (v *View) blockingBudgets(ctx context.Context) (map[string][]budget, error)
 			return nil, fmt.Errorf("list PodDisruptionBudgets: %w", err)
 		}
 		for i := range list.Items {
-			if b, ok := toBudget(&list.Items[i]); ok {
-				found[list.Items[i].Namespace] = append(found[list.Items[i].Namespace], b)
-			}
+			c.addBudget(&list.Items[i])
 		}
 		if options.Continue = list.Continue; options.Continue == "" {
-			return found, nil
+			return c, nil
 		}
 	}
 }
@@ -145,18 +149,31 @@ func grace(p *corev1.Pod) time.Duration {
 	return defaultGrace
 }
 
-// counter counts pods by their node. It may be used concurrently.
+// counter counts pods by their node. Pods may be added concurrently.
 type counter struct {
-	budgets map[string][]budget
+	budgets map[string][]budget // by namespace
 
-	mu    sync.Mutex
-	loads map[string]*Load
+	mu       sync.Mutex
+	loads    map[string]*Load
+	snapshot *drain.Snapshot // nil if there are no forecasts
+}
+
+func (c *counter) addBudget(p *policyv1.PodDisruptionBudget) {
+	if b, ok := toBudget(p); ok {
+		c.budgets[p.Namespace] = append(c.budgets[p.Namespace], b)
+	}
+	if c.snapshot != nil {
+		_ = c.snapshot.AddBudget(p) // The API server admits no selector that is an error.
+	}
 }
 
 func (c *counter) add(p *corev1.Pod) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	load := c.loads[p.Spec.NodeName]
+	if load != nil && c.snapshot != nil {
+		c.snapshot.AddPod(p)
+	}
 	if load == nil || !isEvictable(p) {
 		return
 	}

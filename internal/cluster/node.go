@@ -17,6 +17,7 @@ func toNode(n *corev1.Node) Node {
 	out := Node{Name: n.Name, UID: string(n.UID), Labels: n.Labels, Tainted: hasTaint(n, OutdatedTaint)}
 	_, annotated := n.Annotations[node.Annotation]
 	out.DrainRequested, out.ScaleDownGroup = node.IsDrainRequested(n), n.Annotations[node.ScaleDownOwner]
+	out.Policy, _ = node.PolicyOf(n)
 	out.Marked = annotated || hasTaint(n, taintKey)
 	for _, c := range n.Status.Conditions {
 		switch c.Type {
@@ -57,7 +58,8 @@ func strip(obj any) (any, error) {
 		ObjectMeta: metav1.ObjectMeta{
 			Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion, Labels: n.Labels,
 			CreationTimestamp: n.CreationTimestamp,
-			Annotations:       node.Annotations(n, node.Annotation, node.DrainRequestAnnotation, node.ScaleDownOwner),
+			Annotations: node.Annotations(n, append(node.PolicyKeys(), node.Annotation, node.DrainRequestAnnotation,
+				node.ScaleDownOwner)...),
 		},
 		Spec: corev1.NodeSpec{ProviderID: n.Spec.ProviderID, Taints: n.Spec.Taints},
 	}

@@ -60,7 +60,7 @@ func controlsOf(node *corev1.Node) (c Controls) {
 		wrong = append(wrong, fmt.Sprintf("%s is %q: must be the id of the instance, %s", EndDrainAnnotation, excerpt(id),
 			InstanceOf(node)))
 	}
-	_, mistakes := policyOf(node)
+	_, mistakes := PolicyOf(node)
 	c.Wrong = strings.Join(append(wrong, mistakes...), "; ")
 	return c
 }

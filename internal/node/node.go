@@ -323,8 +323,8 @@ func trim(obj any, labels ...string) (any, error) {
 			Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion,
 			CreationTimestamp: node.CreationTimestamp,
 			Labels: only(node.Labels, append(append(labels, corev1.LabelNodeExcludeBalancers, computeType,
-				nodePool), policyKeys()...)...),
-			Annotations: Annotations(node, append(policyKeys(), Annotation, MaintenanceAnnotation, DrainRequestAnnotation,
+				nodePool), PolicyKeys()...)...),
+			Annotations: Annotations(node, append(PolicyKeys(), Annotation, MaintenanceAnnotation, DrainRequestAnnotation,
 				scaleDownDisabled, ScaleDownOwner, HoldAnnotation, DeadlineAnnotation, EndDrainAnnotation)...),
 		},
 		Spec: corev1.NodeSpec{
@@ -378,7 +378,7 @@ func nodeOf(node *corev1.Node) Node {
 	out.BootID, out.Manager = node.Status.NodeInfo.BootID, managerOf(node)
 	out.HasCondition = conditionOf(node, ConditionType) != nil
 	out.Mark, _ = MarkOf(node)
-	out.Policy, _ = policyOf(node)
+	out.Policy, _ = PolicyOf(node)
 	out.Maintenance, out.DrainRequested = maintenanceOf(node), IsDrainRequested(node)
 	return out
 }

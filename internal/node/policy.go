@@ -15,8 +15,8 @@ const (
 	EvictionDelayKey = "node-drainer.io/eviction-delay"
 )
 
-// policyKeys are all of them.
-func policyKeys() []string { return []string{TimeoutKey, AtDeadlineKey, EvictionDelayKey} }
+// PolicyKeys are all of them.
+func PolicyKeys() []string { return []string{TimeoutKey, AtDeadlineKey, EvictionDelayKey} }
 
 // Policy is how a Node is drained in place of what is configured for all. The zero value changes nothing.
 type Policy struct {
@@ -26,8 +26,8 @@ type Policy struct {
 	HasDelay      bool
 }
 
-// policyOf returns that of the Node, and what is wrong with values that do not count.
-func policyOf(node *corev1.Node) (p Policy, wrong []string) {
+// PolicyOf returns the policy of the Node, and what is wrong with values that do not count.
+func PolicyOf(node *corev1.Node) (p Policy, wrong []string) {
 	get := func(key string) (value string, ok bool) {
 		if value, ok = Annotations(node, key)[key]; ok {
 			return value, true

@@ -44,7 +44,7 @@ func TestPolicyOf(t *testing.T) {
 		if err != nil || !ok {
 			t.Fatal(err)
 		}
-		got, wrong := policyOf(kept)
+		got, wrong := PolicyOf(kept)
 		if got != tt.want || len(wrong) != len(tt.wrong) || nodeOf(kept).Policy != tt.want {
 			t.Errorf("%s: got %+v, %q", tt.name, got, wrong)
 		}

@@ -191,6 +191,11 @@ func plans() []Plan {
 	}
 	instances[0].Node, instances[0].Load = node(1, true, 14, "shop/api", "shop/cart")
 	instances[1].Node, instances[1].Load = node(2, false, 3)
+	instances[0].Drain = &Forecast{
+		Pods: 14, Expected: 3571, Longest: 3600, Forced: []string{"shop/cart-7"},
+		Waits: []string{"53m20s PodDisruptionBudget shop/cart, which never allows a disruption", "6m10s PodDisruptionBudget shop/api"},
+	}
+	instances[1].Drain = &Forecast{Pods: 3, Expected: 1, Longest: 31, Waits: []string{"31s the end of pods like shop/front-2"}}
 	return []Plan{
 		{
 			Group: "workers", Mode: refresh.ModeRefresh, Target: "launch template node (lt-1) version 7 ($Latest)", Desired: 4,
@@ -225,6 +230,7 @@ func hostile() (Rollout, []Plan) {
 		Instances: []Planned{{
 			ID: hostileText, Zone: hostileText, Type: hostileText, State: hostileText, Outdated: true, Reasons: []refresh.Reason{{Text: hostileText}},
 			Kept: []refresh.Reason{{Text: hostileText}}, Node: i.Node, Load: &cluster.Load{Blocking: []string{hostileText}},
+			Drain: &Forecast{Waits: []string{hostileText}, Forced: []string{hostileText}, Left: []string{hostileText}},
 		}},
 	}
 	return Rollout{At: at(1), Started: started, Groups: []Group{g}}, []Plan{p, p}

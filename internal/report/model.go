@@ -43,6 +43,7 @@ type Planned struct {
 	Kept     []refresh.Reason `json:"kept,omitempty"`
 	Node     *cluster.Node    `json:"node,omitempty"` // nil if not known.
 	Load     *cluster.Load    `json:"load,omitempty"`
+	Drain    *Forecast        `json:"drain,omitempty"` // nil if there is no forecast.
 }
 
 // Rollout is the state of a rollout in all groups at one moment.

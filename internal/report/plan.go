@@ -41,7 +41,7 @@ func (p Plan) lines(cells int) []line {
 		if more := len(p.Instances) - (len(rows) - 1); more > 0 {
 			all = append(all, faintLine(fmt.Sprintf("  %s up to date", text.Count(more, "more instance"))))
 		}
-		all = append(all, plainLine())
+		all = append(append(all, plainLine()), p.drainLines(cells)...)
 	}
 	if len(p.Findings) > 0 {
 		all = append(all, indented(table(p.findingRows(), max(cells-2, 0)))...)

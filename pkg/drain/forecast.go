@@ -32,9 +32,6 @@ type Cause struct {
 
 // Forecast returns how a drain of the target would go. It decides as a drain does, in a time of its own.
 func (s *Snapshot) Forecast(t Target) Forecast {
-	if t.Deadline.IsZero() {
-		t.Deadline = t.Since.Add(s.policy.Timeout)
-	}
 	f := Forecast{Expected: s.simulate(t, seenPod.stopsSoon), Longest: s.simulate(t, seenPod.stopsLate)}
 	for _, p := range s.nodes[t.Name] {
 		if p.StayReason == "" {

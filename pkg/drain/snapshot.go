@@ -55,6 +55,9 @@ func NewSnapshot(cfg Config, taint corev1.Taint) (*Snapshot, error) {
 	return s, err
 }
 
+// Timeout is how long a drain may take if nothing else bounds it.
+func (s *Snapshot) Timeout() time.Duration { return s.policy.Timeout }
+
 // AddPod adds a pod with its node.
 func (s *Snapshot) AddPod(p *corev1.Pod) {
 	seen := seenPod{Pod: s.rules.pod(p), labels: p.Labels, ignoresBudgets: ignoresBudgets(p), preStop: preStopOf(p)}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // AgentFacts are what is known of the agents of the cluster.
@@ -27,6 +28,9 @@ func (f Facts) ownHooks() []Hook {
 func (f Facts) LaunchHook() bool {
 	return slices.ContainsFunc(f.ownHooks(), func(h Hook) bool { return !h.Terminating })
 }
+
+// Held is how long a terminating hook can hold an instance that an agent may answer; 0 if there is none.
+func (f Facts) Held() time.Duration { return longestHook(f.ownHooks()).GlobalTimeout }
 
 // terminating are the names of the terminating hooks.
 func terminating(hooks []Hook) (names []string) {
