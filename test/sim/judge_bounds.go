@@ -109,10 +109,11 @@ func (j boundJudge) drainDue(c *cluster, h Hook, a awsim.Action, closed time.Tim
 			}
 		}
 	}
-	due = latest(due, latestAsked(c, a.InstanceID))
-	if due.IsZero() {
+	if due.IsZero() { // what a person asked for was about an earlier drain
 		cfg := j.configs[h.Install]
 		due = a.StartedAt.Add(cfg.Drain.Timeout + cfg.Node.RegistrationTimeout)
+	} else {
+		due = latest(due, latestAsked(c, a.InstanceID))
 	}
 	return latest(latest(due, j.knownAt(h, a)), j.registrationEnds(c, h, a, closed))
 }
