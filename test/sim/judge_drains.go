@@ -157,8 +157,8 @@ func (j drainJudge) isExplained(c *cluster, id string, at time.Time) bool {
 // recordWindow is within which time after the end of a drain its record is written: five seconds, and a call.
 const recordWindow = time.Minute
 
-// drainsRecorded: in the end each drain whose end its Node shows is among the records, unless the install could not
-// work within a minute of that.
+// drainsRecorded: in the end each drain whose end its Node shows is among the records, unless that was less than a
+// minute ago, or the install could not work within a minute of that.
 func (j drainJudge) drainsRecorded() {
 	if len(j.spec.Versions) > 0 { // An older commit may keep no records.
 		return
@@ -173,14 +173,11 @@ func (j drainJudge) drainsRecorded() {
 		for _, change := range c.of("nodes") {
 			n, began, ended := endedDrain(change)
 			of, isAgent := records[change.Actor]
-			if !ended || !isAgent || len(of) >= mostRecords {
+			if !ended || !isAgent || len(of) >= mostRecords || time.Since(change.At) < recordWindow {
 				continue
 			}
-			isIt := func(d recordedDrain) bool { // One that goes on for another cause has a mark of that one's time.
-				return d.UID == string(n.UID) && !d.Began.After(began) && !d.Ended.Before(began)
-			}
 			out := j.outages(change.Actor, c)
-			if !slices.ContainsFunc(of, isIt) && overlap(out, change.At.Add(-recordWindow), change.At.Add(recordWindow)) == 0 {
+			if !isRecorded(of, n, began) && overlap(out, change.At.Add(-recordWindow), change.At.Add(recordWindow)) == 0 {
 				j.violate("drains recorded", change.At, "the drain of node %s has ended, and there is no record of it", n.Name)
 			}
 		}
@@ -195,6 +192,14 @@ type recordedDrain struct {
 	UID   string    `json:"uid"`
 	Began time.Time `json:"began"`
 	Ended time.Time `json:"ended"`
+}
+
+// isRecorded reports whether the drain of the Node that began then is among the records. One that goes on for another
+// cause has a mark of that one's time.
+func isRecorded(records []recordedDrain, n *corev1.Node, began time.Time) bool {
+	return slices.ContainsFunc(records, func(d recordedDrain) bool {
+		return d.UID == string(n.UID) && !d.Began.After(began) && !d.Ended.Before(began)
+	})
 }
 
 func readRecords(kept *corev1.ConfigMap) (records []recordedDrain) {

@@ -12,6 +12,11 @@ import (
 // hungJudge judges drains of nodes whose container runtimes hang: their pods never end, and the nodes become not Ready.
 type hungJudge struct{ boundJudge }
 
+// hasWebhook reports whether an admission webhook may keep pods of DaemonSets that must leave.
+func (j hungJudge) hasWebhook(c *cluster) bool {
+	return slices.ContainsFunc(j.spec.Faults, func(f Fault) bool { return isAdmission(f) && f.On == c.Name })
+}
+
 // isGivenUp reports whether an install need not wait for the end of a pod any longer, which nobody reports: its grace
 // period is over, and the node is not Ready, or the time has passed that is configured for pods that are stuck.
 func (j hungJudge) isGivenUp(c *cluster, h Hook, p *podLife, at time.Time) bool {
@@ -34,10 +39,12 @@ func (j hungJudge) drainEnds(c *cluster, h Hook, a awsim.Action) {
 	// A late scheduler may bind pods until then, and a person may have paused the drain.
 	held := heldUntil(nodeAt(&c.changes, id, closed))
 	due := latest(latest(latest(unready, m.from.Add(latestBinding)), j.knownAt(h, a)), held)
+	refuses := j.hasWebhook(c)
 	for _, p := range j.lives[c.Name] {
 		switch {
 		case p.Spec.NodeName != id, p.bound.After(closed), !isAfter(p.ended, unready):
-		case isOfDaemonSet(p.Pod) && p.deleted.IsZero(): // It stays. Others leave last, when their budgets allow that.
+		case isOfDaemonSet(p.Pod) && p.deleted.IsZero() && !refuses:
+			// It stays. Others leave last, when their budgets allow that.
 		case p.deleted.IsZero(), p.deleted.After(closed):
 			return // The drain waits for something else.
 		default:

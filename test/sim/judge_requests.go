@@ -153,9 +153,9 @@ func (j requestJudge) drainsForAlarm(r removal, m marking) bool {
 	return !r.isOfEarlierPod() && m.mark.Reason == string(event.Alarm) && !cordons
 }
 
-// drainEnds: a drain that an annotation asks for ends within DRAIN_TIMEOUT, and the condition of the node says so, or
-// that the node is lost, unless the API server refuses what the agent does in the last minute. It begins again when a
-// hook no longer holds the instance.
+// drainEnds: a drain that an annotation asks for ends within DRAIN_TIMEOUT, or by the deadline that a person has set. The
+// condition of the node says so, or that the node is lost, unless the API server refuses what the agent does in the
+// last minute. It begins again when a hook no longer holds the instance.
 func (j requestJudge) drainEnds(m *machine, t truth) {
 	install := m.cluster.manager(m.group)
 	if install == "" {
@@ -167,7 +167,7 @@ func (j requestJudge) drainEnds(m *machine, t truth) {
 	out := overlap(outages, t.from, end)
 	longestDrain := cfg.Drain.Timeout + cfg.ResyncInterval + slack + 2*out
 	from = j.turnOf(m, from, end, longestDrain)
-	due := from.Add(longestDrain)
+	due := latest(from.Add(longestDrain), latestAsked(m.cluster, m.id).Add(slack))
 	n := nodeAt(&m.cluster.changes, m.id, due)
 	if due.After(end) || n == nil || j.isLeaving(m.id, due) || len(j.facts.truthsAt(m.id, due, 0)) > 1 {
 		return
