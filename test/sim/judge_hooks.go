@@ -233,7 +233,7 @@ func (j hookJudge) isEnding(id string, at time.Time) bool {
 
 // drainIsDue reports whether the deadline of the mark is at most a minute ahead, or that of the hook or of what EC2 has
 // announced, which an outage keeps from the mark: all events of an instance share its drain, which keeps the earliest
-// deadline (docs/events.md).
+// deadline (docs/events.md). A drain that is about to end does so, whatever another event has since put into the mark.
 func drainIsDue(j *judge, c *cluster, h Hook, a awsim.Action, m marking) bool {
 	outages := j.outages(h.Install, c)
 	isAfterOutage := func(at time.Time) bool { return overlap(outages, at.Add(-time.Minute), at) > 0 }
@@ -244,7 +244,8 @@ func drainIsDue(j *judge, c *cluster, h Hook, a awsim.Action, m marking) bool {
 	hook := a.StartedAt.Add(j.configs[h.Install].Drain.Timeout - time.Minute)
 	asked := askedDeadline(nodeAt(&c.changes, a.InstanceID, a.ClosedAt))
 	isAsked := !asked.IsZero() && asked.Before(a.ClosedAt.Add(time.Minute))
-	return isAsked || m.isDue(a.ClosedAt) || announced && isAfterOutage(m.from) ||
+	before, _ := markAt(j.markings[c.Name], a.InstanceID, a.ClosedAt.Add(-time.Minute))
+	return isAsked || m.isDue(a.ClosedAt) || before.isDue(a.ClosedAt) || announced && isAfterOutage(m.from) ||
 		(announced || hook.Before(a.ClosedAt)) && isAfterOutage(a.ClosedAt)
 }
 

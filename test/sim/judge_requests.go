@@ -153,8 +153,8 @@ func (j requestJudge) drainsForAlarm(r removal, m marking) bool {
 	return !r.isOfEarlierPod() && m.mark.Reason == string(event.Alarm) && !cordons
 }
 
-// drainEnds: a drain that an annotation asks for ends within DRAIN_TIMEOUT, or by the deadline that a person has set. The
-// condition of the node says so, or that the node is lost, unless the API server refuses what the agent does in the
+// drainEnds: a drain that an annotation asks for ends within DRAIN_TIMEOUT, or by the deadline that a person has set.
+// The condition of the node says so, or that the node is lost, unless the API server refuses what the agent does in the
 // last minute. It begins again when a hook no longer holds the instance.
 func (j requestJudge) drainEnds(m *machine, t truth) {
 	install := m.cluster.manager(m.group)
