@@ -82,6 +82,7 @@ func (s *state) askRoom(out *plan) (asks bool) {
 	if s.refusal.isBusy || !s.refusal.mustAsk {
 		return false
 	}
+	out.isAsking = true
 	if s.now.Before(s.refusal.askFrom) {
 		out.at(s.refusal.askFrom)
 	} else {

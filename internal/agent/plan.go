@@ -65,6 +65,7 @@ type plan struct {
 	again   time.Time // when to decide again; zero if only after a change
 
 	postponed node.Postponement
+	isAsking  bool // the API server is asked whether it is still postponed
 }
 
 // ending is how a reason ends.

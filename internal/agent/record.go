@@ -176,7 +176,7 @@ func (r *record) decide(ctx context.Context) (again time.Time, busy bool) {
 			one.settle(nil)
 		}
 	}
-	r.report(p.postponed)
+	r.report(&p)
 	r.carryOut(ctx, &p)
 	switch now := time.Now(); {
 	case len(p.ends)+len(p.begins)+len(p.cancels) > 0:
@@ -282,9 +282,13 @@ func (r *record) beginFromNode(e event.Event) {
 	}
 }
 
-// report says why the drain of the node is postponed, or that it is not any more because nothing requires it.
-func (r *record) report(p node.Postponement) {
-	n := r.state.node
+// report says why the drain of the node is postponed, or that it is not any more because nothing requires it. While the
+// API server is asked whether it still is, nothing new is known.
+func (r *record) report(plan *plan) {
+	if plan.isAsking {
+		return
+	}
+	n, p := r.state.node, plan.postponed
 	switch none := (node.Postponement{}); {
 	case p != none && p != r.said:
 		r.observer.DrainPostponed(n, p)

@@ -141,6 +141,7 @@ func TestDrainRequests(t *testing.T) {
 			if f.observed(tt.fact) == 0 {
 				t.Errorf("%q was not observed", tt.fact)
 			}
+			f.wantPostponedOnce(t)
 		})
 	}
 }
@@ -159,7 +160,16 @@ func TestRecommendationWaits(t *testing.T) {
 		each(t, room.String(), given, func(t *testing.T, f *fixture) {
 			mustHandle(t, f, f.agent(), rebalance)
 			f.wantSteps(t, steps...)
+			f.wantPostponedOnce(t)
 		})
+	}
+}
+
+// wantPostponedOnce: while a drain waits for the same, that is said once, however often the API server is asked.
+func (f *fixture) wantPostponedOnce(t *testing.T) {
+	t.Helper()
+	if n := f.observed("postponed"); n > 1 {
+		t.Errorf("it was said %d times that the drain is postponed", n)
 	}
 }
 
