@@ -2,6 +2,7 @@ package sim
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -182,9 +183,9 @@ func (j requestJudge) drainEnds(m *machine, t truth) {
 }
 
 // turnOf returns when the drain of a node begins that may wait for its turn since the given time: when its condition
-// says so no more, and at the latest when each other node has had a drain.
+// says so no more, and at the latest when each other node has had a drain, unless pods find no room.
 func (j requestJudge) turnOf(m *machine, since, end time.Time, longestDrain time.Duration) time.Time {
-	begins, waits := since, false
+	begins, waits, lacksRoom := since, false, false
 	for _, change := range m.cluster.of("nodes") {
 		n, ok := change.New.(*corev1.Node)
 		if !ok || n.Name != m.id || change.At.After(end) {
@@ -194,11 +195,12 @@ func (j requestJudge) turnOf(m *machine, since, end time.Time, longestDrain time
 			begins = latest(since, change.At)
 		}
 		waits = isPostponed(n)
+		lacksRoom = lacksRoom || waits && strings.Contains(drainCondition(n).Message, "have found room")
 	}
 	if waits {
 		begins = end
 	}
-	if due := since.Add(longestDrain * time.Duration(1+m.cluster.nodesEver())); begins.After(due) {
+	if due := since.Add(longestDrain * time.Duration(1+m.cluster.nodesEver())); begins.After(due) && !lacksRoom {
 		return due
 	}
 	return begins
