@@ -18,7 +18,9 @@ func (j requestJudge) drainsInTurn(c *cluster) {
 	all := slices.DeleteFunc(slices.Clone(j.markings[c.Name]), func(m marking) bool { return !isInTurn(m.mark) })
 	for _, m := range all {
 		machine := j.machines.find(m.node)
-		if machine == nil || m.mark.Reason == string(event.ScheduledChange) { // which begins in any case at last
+		// Maintenance begins in any case at last; and the mark names one of several reasons.
+		hasOther := len(j.facts.truthsAt(m.node, m.from, 0)) > 1
+		if machine == nil || m.mark.Reason == string(event.ScheduledChange) || hasOther {
 			continue
 		}
 		install := c.manager(machine.group)
