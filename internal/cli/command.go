@@ -96,7 +96,7 @@ func (p *program) commands() *cobra.Command {
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpFunc(p.help(root.HelpFunc()))
 	root.AddCommand(
-		p.command(opPlan, "Show what is outdated, why, and whether it can be replaced; change nothing"),
+		p.command(opPlan, "Show what is outdated, whether it can be replaced, and how its nodes would drain; change nothing"),
 		p.command(opStatus, "Show the progress of the newest Instance Refresh of each group"),
 		p.command(opNodes, "Show the nodes that are being drained or terminated, and what each waits for"),
 		p.historyCommand(),

@@ -374,7 +374,7 @@ func (p *Planner) plan(
 		plan.Active = active.ID
 	}
 	plan.Findings = refresh.Preflight(g, facts)
-	forecast(plan.Instances, facts.Held())
+	forecast(ctx, plan.Instances, facts.Held())
 	if plan.Refused = p.refused(plan.Findings, a, active); len(plan.Refused) == 0 && a.Due() {
 		plan.Steps = p.Policy.steps(g, a, facts)
 	}
@@ -382,10 +382,10 @@ func (p *Planner) plan(
 }
 
 // forecast adds how the drains of the outdated instances would go if they began now.
-func forecast(instances []report.Planned, held time.Duration) {
+func forecast(ctx context.Context, instances []report.Planned, held time.Duration) {
 	now := time.Now()
 	for n := range instances {
-		if i := &instances[n]; i.Outdated && i.Node != nil && i.Load != nil {
+		if i := &instances[n]; ctx.Err() == nil && i.Outdated && i.Node != nil && i.Load != nil {
 			i.Drain = report.NewForecast(i.Load.Forecast(*i.Node, now, held))
 		}
 	}
