@@ -58,8 +58,8 @@ func waitText(c drain.Cause) string {
 	return string(c.Reason)
 }
 
-// mostWaits is how many reasons to wait a plan shows of each drain.
-const mostWaits = 2
+// mostWaits is how many reasons to wait a plan shows of each drain, and mostForced how many pods.
+const mostWaits, mostForced = 2, 5
 
 // drainLines returns a table of how the drains of outdated nodes would go, those that take longest first; nil without
 // forecasts.
@@ -80,17 +80,42 @@ func (p Plan) drainLines(cells int) []line {
 	return append(indented(table(rows, max(cells-2, 0))), plainLine())
 }
 
+// longestDrain says how long the longest expected drain takes, and which pods are removed by force; empty without
+// forecasts.
+func (p Plan) longestDrain() string {
+	var longest Planned
+	var forced []string
+	for _, i := range p.Instances {
+		if i.Drain == nil {
+			continue
+		}
+		forced = append(forced, i.Drain.Forced...)
+		if longest.Drain == nil || i.Drain.Expected > longest.Drain.Expected {
+			longest = i
+		}
+	}
+	if longest.Drain == nil {
+		return ""
+	}
+	said := fmt.Sprintf("the longest drain is expected to take %s (%s)", clock(longest.Drain.Expected), longest.Node.Name)
+	if len(forced) > 0 {
+		slices.Sort(forced)
+		said += "; by force at the end of drains: " + text.First(forced, mostForced)
+	}
+	return said
+}
+
 func clock(seconds int) string { return (time.Duration(seconds) * time.Second).String() }
 
 func (f *Forecast) waits() span {
 	style, parts := plain, f.Waits[:min(len(f.Waits), mostWaits)]
 	if len(f.Forced) > 0 {
 		style = yellow
-		parts = append(slices.Clone(parts), "by force at the end: "+text.First(f.Forced, 5))
+		parts = append(slices.Clone(parts), "by force at the end: "+text.First(f.Forced, mostForced))
 	}
 	if len(f.Left) > 0 {
 		style = yellow
-		parts = append(slices.Clone(parts), "left at the end: "+text.First(f.Left, 5))
+		parts = append(slices.Clone(parts), "left at the end: "+text.First(f.Left, mostForced))
 	}
 	if len(parts) == 0 {
 		return span{plain, "-"}

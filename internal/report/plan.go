@@ -198,6 +198,7 @@ func (p Plan) summary() string {
 	if len(p.Refused) > 0 {
 		more = append(more, "a run would be refused: "+strings.Join(p.Refused, ", "))
 	}
+	more = append(more, p.longestDrain())
 	for _, text := range more {
 		if text != "" {
 			said = strings.TrimSuffix(said, ".") + "; " + text + "."
