@@ -4,6 +4,9 @@ package e2e
 
 import (
 	"encoding/json"
+	"flag"
+	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -14,11 +17,13 @@ import (
 	"github.com/node-drainer/node-drainer/test/harness"
 )
 
+// forecastSettings are the settings of the agent, and of a plan that knows them.
+var forecastSettings = []string{"DRAIN_TIMEOUT=45s", "DRAIN_SETTLE=1s", "DRAIN_FORCE_SPACING=1s"}
+
 // TestForecast: a plan says how the drains of outdated nodes would go, and so they go when their instances terminate.
 func TestForecast(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, latest(6))
-	settings := []string{"DRAIN_TIMEOUT=45s", "DRAIN_SETTLE=1s", "DRAIN_FORCE_SPACING=1s"}
 	drained := f.old[:4]
 	names := map[string]string{}
 	for n, app := range []string{"quick", "one-by-one", "never", "slow"} {
@@ -33,42 +38,108 @@ func TestForecast(t *testing.T) {
 	f.must(f.cluster.MaxUnavailable(f.ctx, f.namespace, "slow", "1"))
 	f.outdate()
 
-	plan := f.runTrigger(append(settings, "KUBECONFIG="+f.viewer), "plan", "--asg", group)
+	plan := f.runTrigger(append(forecastSettings, "KUBECONFIG="+f.viewer), "plan", "--asg", group)
 	plan.waitExit(0, `(?m)^ +DRAIN OF +EXPECTED +AT MOST +WAITS FOR$`, names["never"]+` .*`+f.namespace+`/never, which never allows`,
 		`by force at the end: `+f.namespace+`/never-`)
-	plan = f.runTrigger(append(settings, "KUBECONFIG="+f.viewer), "plan", "--asg", group, "-o", "json")
-	plan.waitExit(0)
-	forecasts := map[string]*report.Forecast{}
-	var out struct{ Groups []report.Plan }
-	f.must(json.Unmarshal([]byte(plan.Output()), &out))
-	for _, i := range out.Groups[0].Instances {
-		forecasts[i.Node.Name] = i.Drain
-	}
-
-	f.startAgent(append(settings, "HISTORY_CONFIGMAP="+f.historyName(), "POD_NAMESPACE="+f.namespace)...)
-	for _, id := range drained {
-		f.terminate(id)
-	}
-	for _, id := range drained {
-		f.waitClosed(id)
-	}
-	for app, name := range names {
-		record, expected := f.recordOf(name), forecasts[name]
-		took, forecast := record.Ended.Sub(record.Began), time.Duration(expected.Expected)*time.Second
-		t.Logf("%s: the drain took %v, the forecast was %v", app, took, forecast)
-		if difference := (took - forecast).Abs(); difference > max(took/5, 3*time.Second) {
-			t.Errorf("%s: the drain took %v, the forecast was %v", app, took, forecast)
+	for name, is := range f.drainAsForecast(drained) {
+		if difference := (is.took - is.forecast).Abs(); difference > max(is.took/5, 3*time.Second) {
+			t.Errorf("%s: the drain took %v, the forecast was %v", name, is.took, is.forecast)
 		}
-		var forced []string
-		for _, p := range record.Details {
-			if p.Why != "" {
-				forced = append(forced, p.Name)
+		if !slices.Equal(is.forced, is.expected) {
+			t.Errorf("%s: removed by force %q, the forecast was %q", name, is.forced, is.expected)
+		}
+	}
+}
+
+var forecastNodes = flag.Int("forecast-nodes", 12, "how many nodes with generated pods are drained at once")
+
+// TestForecasts: of the drains of nodes with generated pods, nine of ten take as long as a plan said, but for a fifth or
+// two seconds, and of a hundred pods that it named two at most are not removed by force.
+func TestForecasts(t *testing.T) {
+	t.Parallel()
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 1))
+	f := newFleet(t, latest(*forecastNodes+4))
+	drained := f.old[:*forecastNodes]
+	replicas := map[string]int{}
+	for n, id := range drained {
+		for m := range 1 + r.IntN(3) {
+			app := fmt.Sprintf("app-%d-%d", n, m)
+			replicas[app] = 1 + r.IntN(5)
+			f.must(f.cluster.Deploy(f.ctx, cluster.Deployment{
+				Namespace: f.namespace, Name: app, Replicas: int32(replicas[app]), Pods: cluster.Pods{
+					Start: time.Duration(1+r.IntN(8)) * time.Second, GracePeriod: time.Duration(5+r.IntN(20)) * time.Second,
+					Pool: f.namespace, Prefer: cluster.NodeName(id),
+				},
+			}))
+			if most := r.IntN(7); most < 5 {
+				f.must(f.cluster.MaxUnavailable(f.ctx, f.namespace, app, fmt.Sprint((most+1)/2)))
 			}
 		}
-		if slices.Sort(forced); !slices.Equal(forced, expected.Forced) {
-			t.Errorf("%s: removed by force %q, the forecast was %q", app, forced, expected.Forced)
+	}
+	for app, n := range replicas {
+		f.waitPodsReady(app, n)
+	}
+	f.outdate()
+	near, forecast, isWrong := 0, 0, 0
+	for name, is := range f.drainAsForecast(drained) {
+		if (is.took - is.forecast).Abs() <= max(is.took/5, 2*time.Second) {
+			near++
+		} else {
+			t.Logf("%s: the drain took %v, the forecast was %v", name, is.took, is.forecast)
+		}
+		forecast += len(is.expected)
+		for _, pod := range is.expected {
+			if !slices.Contains(is.forced, pod) {
+				isWrong++
+			}
 		}
 	}
+	t.Logf("%d of %d drains were near; of %d pods %d were not removed by force", near, len(drained), forecast, isWrong)
+	if near*10 < len(drained)*9 || isWrong*50 > forecast {
+		t.Error("the forecasts are not good enough")
+	}
+}
+
+// asForecast is what a drain did, and what its forecast said.
+type asForecast struct {
+	took, forecast   time.Duration
+	forced, expected []string
+}
+
+// drainAsForecast reads the forecasts for the instances, terminates them at once, and returns what became of their nodes.
+func (f *fleet) drainAsForecast(ids []string) map[string]asForecast {
+	f.t.Helper()
+	plan := f.runTrigger(append(forecastSettings, "KUBECONFIG="+f.viewer), "plan", "--asg", group, "-o", "json")
+	plan.waitExit(0)
+	var out struct{ Groups []report.Plan }
+	f.must(json.Unmarshal([]byte(plan.Output()), &out))
+	f.startAgent(append(forecastSettings, "HISTORY_CONFIGMAP="+f.historyName(), "POD_NAMESPACE="+f.namespace)...)
+	for _, id := range ids {
+		f.terminate(id)
+	}
+	for _, id := range ids {
+		f.waitClosed(id)
+	}
+	all := map[string]asForecast{}
+	for _, i := range out.Groups[0].Instances {
+		if !slices.Contains(ids, i.ID) {
+			continue
+		}
+		record := f.recordOf(i.Node.Name)
+		one := asForecast{
+			took: record.Ended.Sub(record.Began), forecast: time.Duration(i.Drain.Expected) * time.Second, expected: i.Drain.Forced,
+		}
+		for _, p := range record.Details {
+			if p.Why != "" {
+				one.forced = append(one.forced, p.Name)
+			}
+		}
+		slices.Sort(one.forced)
+		all[i.Node.Name] = one
+	}
+	return all
 }
 
 // recordOf returns the record of the node's drain once it has been written.
