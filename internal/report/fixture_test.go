@@ -195,7 +195,6 @@ func plans() []Plan {
 		Pods: 14, Expected: 3571, Longest: 3600, Forced: []string{"shop/cart-7"},
 		Waits: []string{"53m20s PodDisruptionBudget shop/cart, which never allows a disruption", "6m10s PodDisruptionBudget shop/api"},
 	}
-	instances[1].Drain = &Forecast{Pods: 3, Expected: 1, Longest: 31, Waits: []string{"31s the end of pods like shop/front-2"}}
 	return []Plan{
 		{
 			Group: "workers", Mode: refresh.ModeRefresh, Target: "launch template node (lt-1) version 7 ($Latest)", Desired: 4,

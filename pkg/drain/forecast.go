@@ -84,8 +84,7 @@ func (s *Snapshot) simulate(t Target, stops func(seenPod) time.Duration) Course 
 	for _, p := range s.nodes[t.Name] {
 		m.seen[p.UID] = p
 	}
-	m.state.Pods = slices.DeleteFunc(m.state.Pods, func(p Pod) bool { return p.StayReason != "" })
-	for _, p := range slices.Clone(m.state.Pods) {
+	for _, p := range m.state.Pods {
 		if !p.GraceEndsAt.IsZero() {
 			m.after(laterOf(p.GraceEndsAt, t.Since).Sub(t.Since), func() { m.gone(p.UID) })
 		}

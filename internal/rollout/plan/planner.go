@@ -381,11 +381,12 @@ func (p *Planner) plan(
 	return plan, nil
 }
 
-// forecast adds how the drains of the outdated instances would go if they began now.
+// forecast adds how the drains of the outdated instances would go if they began now. Of a node that is not Ready nobody
+// reports the end of pods, so that it has no forecast.
 func forecast(ctx context.Context, instances []report.Planned, held time.Duration) {
 	now := time.Now()
 	for n := range instances {
-		if i := &instances[n]; ctx.Err() == nil && i.Outdated && i.Node != nil && i.Load != nil {
+		if i := &instances[n]; ctx.Err() == nil && i.Outdated && i.Node != nil && i.Node.Ready && i.Load != nil {
 			i.Drain = report.NewForecast(i.Load.Forecast(*i.Node, now, held))
 		}
 	}
