@@ -57,17 +57,16 @@ const (
 
 // simulation is a drain in a time of its own.
 type simulation struct {
-	target    Target
-	policy    Policy
-	state     State
-	seen      map[string]seenPod // by UID
-	stops     func(seenPod) time.Duration
-	startsIn  func(seenPod) time.Duration
-	now       time.Time
-	events    []occurrence
-	course    Course
-	causes    map[Cause]*Cause
-	decisions int
+	target   Target
+	policy   Policy
+	state    State
+	seen     map[string]seenPod // by UID
+	stops    func(seenPod) time.Duration
+	startsIn func(seenPod) time.Duration
+	now      time.Time
+	events   []occurrence
+	course   Course
+	causes   map[Cause]*Cause
 }
 
 // occurrence is what happens at a time: a pod is gone, or a pod is Ready in place of one.
@@ -89,8 +88,10 @@ func (s *Snapshot) simulate(t Target, stops func(seenPod) time.Duration) Course 
 			m.after(laterOf(p.GraceEndsAt, t.Since).Sub(t.Since), func() { m.gone(p.UID) })
 		}
 	}
-	for m.decisions < mostDecisions && m.step() {
-		m.decisions++
+	for range mostDecisions {
+		if !m.step() {
+			break
+		}
 	}
 	return m.ended()
 }
@@ -100,6 +101,7 @@ func (m *simulation) ended() Course {
 	c := m.course
 	c.Took = m.now.Sub(m.target.Since)
 	slices.Sort(c.Forced)
+	c.Forced = slices.Compact(c.Forced) // its grace period may be shortened after that
 	slices.Sort(c.Left)
 	for _, cause := range m.causes {
 		c.Causes = append(c.Causes, *cause)
