@@ -92,6 +92,18 @@ func TestForgedCopyDuringADrain(t *testing.T) {
 	})
 }
 
+// handleInTurn has an agent receive a message every ten seconds, and returns when it has handled all of them.
+func handleInTurn(t *testing.T, f *fixture, messages []source) {
+	t.Helper()
+	a := f.agent()
+	var handled sync.WaitGroup
+	for _, one := range messages {
+		handled.Go(func() { mustHandle(t, f, a, one) })
+		time.Sleep(10 * time.Second)
+	}
+	handled.Wait()
+}
+
 // TestForgedTimeOfALaunch: a launch has the time that counts from when EC2 launched the instance, whatever a message
 // says that is sent before the genuine one, or after it.
 func TestForgedTimeOfALaunch(t *testing.T) {
@@ -106,13 +118,7 @@ func TestForgedTimeOfALaunch(t *testing.T) {
 			f.ec2 = always(ec2.Instance{State: running, Launched: f.start.Add(-30 * time.Second)})
 		}
 		each(t, name, with(launching, launched, readyAt(14*m)), func(t *testing.T, f *fixture) {
-			a := f.agent()
-			var handled sync.WaitGroup
-			for _, one := range messages {
-				handled.Go(func() { mustHandle(t, f, a, one) })
-				time.Sleep(10 * time.Second)
-			}
-			handled.Wait()
+			handleInTurn(t, f, messages)
 			if at := f.when("complete launch with CONTINUE"); at != 14*m {
 				t.Errorf("completed with CONTINUE after %v, want %v; steps %q", at, 14*m, f.did(""))
 			}
@@ -139,13 +145,7 @@ func TestForgedCopyOfALaunchAfterARestart(t *testing.T) {
 		}
 		each(t, name, with(launching, launched, readyAt(never)), func(t *testing.T, f *fixture) {
 			f.drainTakes = 0
-			a := f.agent()
-			var handled sync.WaitGroup
-			for _, one := range messages {
-				handled.Go(func() { mustHandle(t, f, a, one) })
-				time.Sleep(10 * time.Second)
-			}
-			handled.Wait()
+			handleInTurn(t, f, messages)
 			if took := f.when("complete launch with ABANDON"); took != 7*m {
 				t.Errorf("abandoned after %v, want %v; steps %q", took, 7*m, f.did(""))
 			}

@@ -171,10 +171,13 @@ func (c *counter) add(p *corev1.Pod) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	load := c.loads[p.Spec.NodeName]
-	if load != nil && c.snapshot != nil {
+	if load == nil {
+		return
+	}
+	if c.snapshot != nil {
 		c.snapshot.AddPod(p)
 	}
-	if load == nil || !isEvictable(p) {
+	if !isEvictable(p) {
 		return
 	}
 	load.Pods++

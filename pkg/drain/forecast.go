@@ -77,7 +77,7 @@ type occurrence struct {
 
 func (s *Snapshot) simulate(t Target, stops func(seenPod) time.Duration) Course {
 	m := &simulation{
-		target: t, policy: s.policy.of(t), state: s.state(t.Name, t.Since), seen: map[string]seenPod{}, stops: stops,
+		target: t, policy: s.rules.of(t), state: s.state(t.Name, t.Since), seen: map[string]seenPod{}, stops: stops,
 		startsIn: s.startsIn, now: t.Since, causes: map[Cause]*Cause{},
 	}
 	for _, p := range s.nodes[t.Name] {

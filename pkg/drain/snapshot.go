@@ -17,7 +17,6 @@ import (
 // all pods and budgets. After that its methods may be called concurrently.
 type Snapshot struct {
 	rules   rules
-	policy  Policy
 	nodes   map[string][]seenPod
 	budgets map[string][]seenBudget  // by namespace
 	starts  map[string]time.Duration // by the owner of pods: how long one took until it was Ready, at the shortest
@@ -48,15 +47,15 @@ func NewSnapshot(cfg Config, taint corev1.Taint) (*Snapshot, error) {
 		return nil, err
 	}
 	s := &Snapshot{
-		policy: Policy{cfg, tiers}, nodes: map[string][]seenPod{}, budgets: map[string][]seenBudget{},
+		nodes: map[string][]seenPod{}, budgets: map[string][]seenBudget{},
 		starts: map[string]time.Duration{},
 	}
-	s.rules, err = newRules(s.policy, Environment{Taint: taint})
+	s.rules, err = newRules(Policy{cfg, tiers}, Environment{Taint: taint})
 	return s, err
 }
 
 // Timeout is how long a drain may take if nothing else bounds it.
-func (s *Snapshot) Timeout() time.Duration { return s.policy.Timeout }
+func (s *Snapshot) Timeout() time.Duration { return s.rules.Timeout }
 
 // AddPod adds a pod with its node.
 func (s *Snapshot) AddPod(p *corev1.Pod) {
