@@ -200,7 +200,13 @@ func (j requestJudge) turnOf(m *machine, since, end time.Time, longestDrain time
 	if waits {
 		begins = end
 	}
-	if due := since.Add(longestDrain * time.Duration(1+m.cluster.nodesEver())); begins.After(due) && !lacksRoom {
+	due := since.Add(longestDrain * time.Duration(1+m.cluster.nodesEver()))
+	for _, other := range j.markings[m.cluster.Name] {
+		if other.mark.Reason == string(event.ScheduledChange) && other.from.Before(begins) {
+			due = latest(due, other.mark.Deadline.Add(longestDrain))
+		}
+	}
+	if begins.After(due) && !lacksRoom {
 		return due
 	}
 	return begins
