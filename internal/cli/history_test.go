@@ -19,7 +19,7 @@ import (
 )
 
 // records are those of two drains, as the agent has written them.
-const records = `{"node":"node-1","uid":"1","instance":"i-0123456789abcdef0","event":"spot-interruption","cause":"EC2 interrupts it","began":"2027-03-01T10:00:00Z","deadline":"2027-03-01T10:02:00Z","ended":"2027-03-01T10:01:40Z","outcome":"drained","pods":1,"evicted":1,"deleted":0,"gone":0,"left":0,"details":[{"pod":"web/a","at":"2027-03-01T10:00:03Z","how":"evicted","budgets":["web/b"]}]}
+const records = `{"node":"node-1","uid":"1","instance":"i-0123456789abcdef0","event":"spot-interruption","cause":"EC2 interrupts it","began":"2027-03-01T10:00:00Z","deadline":"2027-03-01T10:02:00Z","expected":"2027-03-01T10:01:31Z","ended":"2027-03-01T10:01:40Z","outcome":"drained","pods":1,"evicted":1,"deleted":0,"gone":0,"left":0,"details":[{"pod":"web/a","at":"2027-03-01T10:00:03Z","how":"evicted","budgets":["web/b"]}]}
 {"node":"node-2","uid":"2","instance":"i-0123456789abcdef1","event":"lifecycle-terminating","cause":"it terminates","began":"2027-03-01T11:00:00Z","ended":"2027-03-01T12:00:00Z","outcome":"by-force","pods":1,"evicted":0,"deleted":1,"gone":0,"left":0,"details":[{"pod":"web/b","at":"2027-03-01T11:59:00Z","how":"deleted","why":"deadline","bypassed":["web/b"]}],"omitted":2}
 `
 

@@ -37,6 +37,7 @@ type Drain struct {
 	Cause    string    `json:"cause"` // a sentence that says why the node was drained
 	Began    time.Time `json:"began"` // when the node was cordoned to be drained
 	Deadline time.Time `json:"deadline,omitzero"`
+	Expected time.Time `json:"expected,omitzero"` // when it would end, by a forecast made as it began
 	Ended    time.Time `json:"ended"`
 	Outcome  string    `json:"outcome"`
 	Asked    string    `json:"asked,omitempty"` // what a person asked of the drain, by annotations of the Node
@@ -128,7 +129,7 @@ func (d Drain) continued(later Drain) Drain {
 	all.add(before.Counts)
 	all.Omitted += before.Omitted
 	all.continueDetails(d, before)
-	all.Asked = cmp.Or(later.Asked, d.Asked)
+	all.Asked, all.Expected = cmp.Or(later.Asked, d.Asked), cmp.Or(d.Expected, later.Expected)
 	if later.Outcome == drained && d.Outcome == byForce {
 		all.Outcome = byForce
 	}

@@ -90,6 +90,18 @@ func TestContinued(t *testing.T) {
 	}
 }
 
+// TestContinuedForecast: a drain is compared with what was expected when it began, whichever record is written first.
+func TestContinuedForecast(t *testing.T) {
+	t.Parallel()
+	first, later := drainOf("n", Interrupted, at(1, "a")), drainOf("n", drained, at(3, "b"))
+	first.Expected, later.Expected = start.Add(time.Minute), start.Add(time.Hour)
+	for _, order := range [][]Drain{{first, later}, {later, first}} {
+		if got := merge(nil, order...); len(got) != 1 || !got[0].Expected.Equal(first.Expected) {
+			t.Errorf("got %+v", got)
+		}
+	}
+}
+
 // TestAnotherDrainOfTheNode: it has a record of its own.
 func TestAnotherDrainOfTheNode(t *testing.T) {
 	t.Parallel()

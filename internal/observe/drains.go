@@ -178,8 +178,11 @@ func (o *Observer) DrainProgressed(p drain.Progress) {
 			blocked += w.Pods
 		}
 	}
-	o.log.Info().Str("node", p.Name).Int("pods", p.Total).Int("left", p.Left).Int("blocked", blocked).
-		Str("waiting", waiting).Msg("draining")
+	l := o.log.Info().Str("node", p.Name).Int("pods", p.Total).Int("left", p.Left).Int("blocked", blocked)
+	if !p.Expected.IsZero() {
+		l = l.Time("expected", p.Expected)
+	}
+	l.Str("waiting", waiting).Msg("draining")
 	if p.Left == 0 && len(p.Waiting) == 0 {
 		return
 	}
@@ -195,6 +198,9 @@ func (o *Observer) DrainProgressed(p drain.Progress) {
 	}
 	if p.Grouped > 0 {
 		c.Message += fmt.Sprintf("; %d are members of a PodGroup, and are evicted one by one", p.Grouped)
+	}
+	if !p.Expected.IsZero() {
+		c.Message += "; expected end: " + stamp(p.Expected)
 	}
 	o.conditions.Report(p.Name, p.UID, c)
 }
@@ -224,6 +230,9 @@ func (o *Observer) DrainEnded(t drain.Target, result drain.Result) {
 // NodeDrained records the report of a drain.
 func (o *Observer) NodeDrained(e event.Event, n node.Node, r drain.Report) {
 	o.metrics.drains.Observe(r.Took.Seconds())
+	if r.Expected > 0 && r.Total > 0 {
+		o.metrics.forecasts.Observe(r.Took.Seconds() / r.Expected.Seconds())
+	}
 	for _, w := range r.Why {
 		o.metrics.left.WithLabelValues(string(w.Reason)).Add(float64(w.Pods))
 	}

@@ -104,7 +104,7 @@ func facts() []fact {
 			r.NodeDrained(s.event, s.node, drain.Report{Total: 3, Took: 20 * time.Second})
 		}},
 		{"NodeDrained, forced", func(r *recorder, s subject) {
-			r.NodeDrained(s.event, s.node, drain.Report{Total: 3, Forced: 1, Took: 20 * time.Second})
+			r.NodeDrained(s.event, s.node, drain.Report{Total: 3, Forced: 1, Took: 20 * time.Second, Expected: 25 * time.Second})
 		}},
 		{"NodeDrained, no pods", func(r *recorder, s subject) { r.NodeDrained(s.event, s.node, drain.Report{Took: time.Second}) }},
 		{"NodeDrained, pods left", func(r *recorder, s subject) {
@@ -206,7 +206,7 @@ func drainFacts() []fact {
 		{"DrainProgressed, volumes", func(r *recorder, s subject) { r.DrainProgressed(s.progress(0, volumes...)) }},
 		{"DrainProgressed, uncoordinated", func(r *recorder, s subject) {
 			p := s.progress(5)
-			p.Responders, p.Grouped = 2, 3
+			p.Responders, p.Grouped, p.Expected = 2, 3, s.target.Deadline.Add(-time.Hour)
 			r.DrainProgressed(p)
 		}},
 		{"PodEvicted, uncoordinated", func(r *recorder, s subject) {

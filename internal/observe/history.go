@@ -33,6 +33,9 @@ func recordOf(e event.Event, n node.Node, r drain.Report, outcome string, ended 
 		Cause: causeOf(e), Began: toSecond(n.Mark.Since), Deadline: toSecond(n.Mark.Deadline), Ended: toSecond(ended),
 		Outcome: outcome, Asked: askedFor(r.Controls),
 	}
+	if r.Expected > 0 {
+		d.Expected = toSecond(ended.Add(r.Expected - r.Took))
+	}
 	for _, p := range r.Pods {
 		one := history.Pod{
 			Name: p.Name, At: toSecond(p.At), How: string(p.How), Why: string(p.Reason), Left: string(p.Left),

@@ -27,7 +27,7 @@ func TestRecords(t *testing.T) {
 		s, now := newSubject(1), time.Now()
 		s.node.Mark.Since = now.Add(-time.Minute + time.Millisecond)
 		r.NodeDrained(s.event, s.node, drain.Report{
-			Total: 4, Forced: 1, Left: []string{"web/d"}, Took: time.Minute,
+			Total: 4, Forced: 1, Left: []string{"web/d"}, Took: time.Minute, Expected: 45 * time.Second,
 			Controls: drain.Controls{HoldUntil: now.Add(-time.Minute), EndNow: true},
 			Pods: []drain.PodReport{
 				{Name: "web/a", How: drain.Evicted, At: now.Add(-30 * time.Second), Budgets: []string{"web/one"}},
@@ -43,7 +43,7 @@ func TestRecords(t *testing.T) {
 	want := history.Drain{
 		Node: "node-1", UID: "uid-1", Instance: "i-00000000000000001", Event: "lifecycle-terminating", Group: "group-1",
 		Hook: "hook-1", Cause: "Instance i-00000000000000001 is terminating (hook hook-1 of group group-1)",
-		Began: at(-60), Deadline: at(3600), Ended: at(0), Outcome: "left-behind",
+		Began: at(-60), Deadline: at(3600), Expected: at(-15), Ended: at(0), Outcome: "left-behind",
 		Asked:  "no eviction before 1999-12-31T23:59:00Z; end at once",
 		Counts: history.Counts{Pods: 4, Evicted: 1, Deleted: 1, Gone: 1, Left: 1},
 		Details: []history.Pod{

@@ -25,15 +25,8 @@ type metrics struct {
 	terminations  *prometheus.CounterVec
 	active        prometheus.Gauge
 	drains        prometheus.Histogram
+	forecasts     prometheus.Histogram
 	results       *prometheus.CounterVec
-	pods          *prometheus.CounterVec
-	forced        *prometheus.CounterVec
-	left          *prometheus.CounterVec
-	graceCuts     prometheus.Counter
-	uncoordinated *prometheus.CounterVec
-	refusals      *prometheus.CounterVec
-	waits         prometheus.Histogram
-	waiting       *prometheus.GaugeVec
 	managed       *prometheus.GaugeVec
 	heartbeats    prometheus.Counter
 	lost          prometheus.Counter
@@ -44,9 +37,22 @@ type metrics struct {
 	unanswered    prometheus.Gauge
 	leader        prometheus.Gauge
 	transitions   prometheus.Counter
+	podMetrics
 	launchMetrics
 	handOverMetrics
 	installationMetrics
+}
+
+// podMetrics are about the pods of nodes that are drained.
+type podMetrics struct {
+	pods          *prometheus.CounterVec
+	forced        *prometheus.CounterVec
+	left          *prometheus.CounterVec
+	graceCuts     prometheus.Counter
+	uncoordinated *prometheus.CounterVec
+	refusals      *prometheus.CounterVec
+	waits         prometheus.Histogram
+	waiting       *prometheus.GaugeVec
 }
 
 type launchMetrics struct {
@@ -129,25 +135,10 @@ func newMetrics(r promauto.Factory, outcomes []string) metrics {
 		active:       gauge(r, "terminations_active", "Terminations in progress."),
 		drains: histogram(r, "drain_duration_seconds", "Time to drain a node.",
 			1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600, 4*3600, 12*3600, 48*3600),
-		results: counters(r, "drains_total", "Drains of nodes, by result.", "result", drain.Results()),
-		pods: counters(r, "pods_total", "Pods that were evicted, or whose eviction was blocked.",
-			"action", []string{"evicted", "blocked"}),
-		forced: counters(r, "pods_forced_total", "Pods removed despite a budget or opt-out, by reason.",
-			"reason", drain.ForceReasons()),
-		left: counters(r, "pods_left_total",
-			"Pods on nodes whose drain has ended, by what kept them; put-back: by their controllers.",
-			"reason", drain.LeftReasons()),
-		uncoordinated: counters(r, "pods_uncoordinated_total",
-			"Pods removed without asking their responders, or apart from their PodGroup.", "with", drain.Coordinations()),
-		graceCuts: counter(r, "grace_periods_cut_total",
-			"Pods that were evicted or deleted with less than their own grace period."),
-		refusals: counters(r, "evictions_refused_total", "Evictions that failed, by reason.",
-			"reason", []drain.Outcome{drain.Blocked, drain.Deferred, drain.Refused, drain.Denied}),
-		waits: histogram(r, "eviction_wait_seconds", "Time from the start of a drain to the eviction of a pod.",
-			0.1, 0.5, 1, 5, 15, 30, 60, 300, 900, 3600, 4*3600, 12*3600, 48*3600),
-		waiting: gauges(r, "pods_waiting",
-			"Pods on draining nodes that wait, by reason; for volumes-attached the number of volumes.",
-			"reason", drain.WaitReasons()),
+		forecasts: histogram(r, "drain_forecast_ratio",
+			"Time to drain a node that had pods, divided by the time that was expected when the drain began.",
+			0.25, 0.5, 0.8, 1, 1.2, 1.5, 2, 4, 10),
+		results:    counters(r, "drains_total", "Drains of nodes, by result.", "result", drain.Results()),
 		managed:    gauges(r, "managed_nodes", "Nodes that another program drains, by manager.", "manager", node.Managers()),
 		heartbeats: counter(r, "heartbeats_total", "Heartbeats that Auto Scaling accepted."),
 		unannounced: counter(r, "unannounced_terminations_total",
@@ -167,8 +158,32 @@ func newMetrics(r promauto.Factory, outcomes []string) metrics {
 		leader:      gauge(r, "leader", "1 if this replica is the leader, else 0."),
 		transitions: counter(r, "leader_transitions_total", "Changes of the leader that this replica has observed."),
 
+		podMetrics:      newPodMetrics(r),
 		launchMetrics:   newLaunchMetrics(r),
 		handOverMetrics: newHandOverMetrics(r),
+	}
+}
+
+func newPodMetrics(r promauto.Factory) podMetrics {
+	return podMetrics{
+		pods: counters(r, "pods_total", "Pods that were evicted, or whose eviction was blocked.",
+			"action", []string{"evicted", "blocked"}),
+		forced: counters(r, "pods_forced_total", "Pods removed despite a budget or opt-out, by reason.",
+			"reason", drain.ForceReasons()),
+		left: counters(r, "pods_left_total",
+			"Pods on nodes whose drain has ended, by what kept them; put-back: by their controllers.",
+			"reason", drain.LeftReasons()),
+		uncoordinated: counters(r, "pods_uncoordinated_total",
+			"Pods removed without asking their responders, or apart from their PodGroup.", "with", drain.Coordinations()),
+		graceCuts: counter(r, "grace_periods_cut_total",
+			"Pods that were evicted or deleted with less than their own grace period."),
+		refusals: counters(r, "evictions_refused_total", "Evictions that failed, by reason.",
+			"reason", []drain.Outcome{drain.Blocked, drain.Deferred, drain.Refused, drain.Denied}),
+		waits: histogram(r, "eviction_wait_seconds", "Time from the start of a drain to the eviction of a pod.",
+			0.1, 0.5, 1, 5, 15, 30, 60, 300, 900, 3600, 4*3600, 12*3600, 48*3600),
+		waiting: gauges(r, "pods_waiting",
+			"Pods on draining nodes that wait, by reason; for volumes-attached the number of volumes.",
+			"reason", drain.WaitReasons()),
 	}
 }
 

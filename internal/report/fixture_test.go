@@ -94,12 +94,14 @@ func rollouts() []Rollout {
 	workers.Instances = append(oldInstances("InService", 1, 2, 3), newInstance(1, "InService", true), newInstance(2, "Pending:Wait", false))
 	add(20)
 	workers.Instances = append(oldInstances("InService", 2, 3), newInstance(1, "InService", true), newInstance(2, "InService", true),
-		with(oldInstances("Terminating:Wait", 1)[0], func(i *Instance) { i.Node = drainOf("ip-10-0-1-1", "Draining", "14 of 14 pods left") }))
+		with(oldInstances("Terminating:Wait", 1)[0], func(i *Instance) {
+			i.Node = drainOf("ip-10-0-1-1", "Draining", "14 of 14 pods left; expected end: 2026-11-21T12:04:50Z")
+		}))
 	workers.Percent = 33
 	add(60)
-	workers.Instances[4].Node = drainOf("ip-10-0-1-1", "Draining", "9 of 14 pods left")
+	workers.Instances[4].Node = drainOf("ip-10-0-1-1", "Draining", "9 of 14 pods left; expected end: 2026-11-21T12:04:50Z")
 	add(70)
-	workers.Instances[4].Node = drainOf("ip-10-0-1-1", "Blocked", "2 of 14 pods left; 2 wait for PodDisruptionBudget shop/api")
+	workers.Instances[4].Node = drainOf("ip-10-0-1-1", "Blocked", "2 of 14 pods left; 2 wait for PodDisruptionBudget shop/api; expected end: 2026-11-21T12:04:50Z")
 	add(80)
 	add(139)
 	add(140)

@@ -20,7 +20,7 @@ func historyLines(drains []history.Drain, detailed bool, width int) (lines []lin
 		return []line{plainLine("No drain is recorded yet.")}
 	}
 	rows := [][]span{cells(
-		"NODE", "INSTANCE", "EVENT", "BEGAN", "TOOK", "DEADLINE", "OUTCOME", "PODS", "EVICTED", "DELETED", "LEFT",
+		"NODE", "INSTANCE", "EVENT", "BEGAN", "TOOK", "EXPECTED", "DEADLINE", "OUTCOME", "PODS", "EVICTED", "DELETED", "LEFT",
 	)}
 	for _, d := range drains {
 		rows = append(rows, historyRow(d))
@@ -41,8 +41,12 @@ func historyRow(d history.Drain) []span {
 	if d.Left > 0 || d.Deleted > 0 {
 		outcome.style = yellow
 	}
-	took := formatDuration(d.Ended.Sub(d.Began))
-	row := cells(d.Node, cmp.Or(d.Instance, "-"), d.Event, Stamp(d.Began), took, stampOrNone(d.Deadline))
+	expected := "-"
+	if !d.Expected.IsZero() {
+		expected = formatDuration(d.Expected.Sub(d.Began))
+	}
+	row := cells(d.Node, cmp.Or(d.Instance, "-"), d.Event, Stamp(d.Began), formatDuration(d.Ended.Sub(d.Began)), expected,
+		stampOrNone(d.Deadline))
 	counts := cells(fmt.Sprint(d.Pods), fmt.Sprint(d.Evicted), fmt.Sprint(d.Deleted), fmt.Sprint(d.Left))
 	return append(append(row, outcome), counts...)
 }

@@ -20,7 +20,7 @@ func marked(name, reason string, deadline time.Duration, drain *cluster.Drain) c
 }
 
 func blockedDrain() *cluster.Drain {
-	return &cluster.Drain{Reason: "Blocked", Message: "2 of 14 pods left; 2 wait for PodDisruptionBudget shop/api"}
+	return &cluster.Drain{Reason: "Blocked", Message: "2 of 14 pods left; 2 wait for PodDisruptionBudget shop/api; expected end: 2026-11-21T12:04:50Z"}
 }
 
 // markedNodes returns nodes that are blocked, drained, and only cordoned, and one whose pods are not known.

@@ -128,11 +128,11 @@ func (d *Drainer) drain(ctx context.Context, t Target) (Report, error) {
 		r.owners.retain(records)
 		step := r.decide(ctx, records)
 		if t.DryRun {
-			r.progress.report(step, r.removals.total())
+			r.progress.report(step, r.removals.total(), r.expectedEnd())
 			return r.report(Step{}), nil
 		}
 		r.act(requests, step)
-		r.wakeBy(r.progress.report(step, r.removals.total()))
+		r.wakeBy(r.progress.report(step, r.removals.total(), r.expectedEnd()))
 		if r.needsRelist(step) {
 			switch verified, err := r.relist(ctx); {
 			case err == nil && verified.Done:

@@ -2,12 +2,16 @@ package drain
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
+
+	"k8s.io/client-go/tools/cache"
 )
 
 // Forecast is how the drain of a node would go if nothing changed before. It counts neither volumes that are detached
-// slowly, nor calls that ask pods, nor other nodes that are drained under the same budgets.
+// slowly, nor calls that ask pods, nor other nodes that are drained under the same budgets. If few decisions are not
+// enough to tell, the drain takes until its end.
 type Forecast struct {
 	Pods     int    // that must leave
 	Expected Course // if each pod stops as soon as its preStop hooks have slept
@@ -30,43 +34,30 @@ type Cause struct {
 	Took   time.Duration
 }
 
-// Forecast returns how a drain of the target would go. It decides as a drain does, in a time of its own.
-func (s *Snapshot) Forecast(t Target) Forecast {
-	f := Forecast{Expected: s.simulate(t, seenPod.stopsSoon), Longest: s.simulate(t, seenPod.stopsLate)}
-	for _, p := range s.nodes[t.Name] {
-		if p.StayReason == "" {
-			f.Pods++
-		}
-	}
-	if f.Longest.Took < f.Expected.Took {
-		f.Longest = f.Expected
-	}
-	return f
+// requestTook is how long the API server takes for an eviction or a deletion.
+const requestTook = 50 * time.Millisecond
+
+// mostDecisions bounds one forecast. A drain decides a few times for each pod.
+func mostDecisions(pods int) int { return 100 + 20*pods }
+
+// simulated is a drain whose course is to be known, from what it decides from first.
+type simulated struct {
+	target Target
+	policy Policy
+	state  State
+	now    time.Time // as of which the state is
+	pods   []*record // of the node
+	starts starts
 }
 
-// stopsSoon and stopsLate are how long the pod takes to stop, at the shortest and at the longest.
-func (p seenPod) stopsSoon() time.Duration { return min(p.preStop, p.Grace) + time.Second }
-func (p seenPod) stopsLate() time.Duration { return p.Grace + time.Second }
-
-const (
-	// requestTook is how long the API server takes for an eviction or a deletion.
-	requestTook = 50 * time.Millisecond
-	// mostDecisions bounds one forecast. A drain decides a few times for each pod.
-	mostDecisions = 10_000
-)
-
-// simulation is a drain in a time of its own.
+// simulation is such a drain in a time of its own.
 type simulation struct {
-	target   Target
-	policy   Policy
-	state    State
-	seen     map[string]seenPod // by UID
-	stops    func(seenPod) time.Duration
-	startsIn func(seenPod) time.Duration
-	now      time.Time
-	events   []occurrence
-	course   Course
-	causes   map[Cause]*Cause
+	simulated
+	byUID  map[string]*record
+	stops  func(*record) time.Duration
+	events []occurrence
+	course Course
+	causes map[Cause]*Cause
 }
 
 // occurrence is what happens at a time: a pod is gone, or a pod is Ready in place of one.
@@ -75,31 +66,53 @@ type occurrence struct {
 	then func()
 }
 
-func (s *Snapshot) simulate(t Target, stops func(seenPod) time.Duration) Course {
+// run returns the course of the drain if pods stop within so long.
+func (s simulated) run(stops func(*record) time.Duration) Course {
 	m := &simulation{
-		target: t, policy: s.rules.of(t), state: s.state(t.Name, t.Since), seen: map[string]seenPod{}, stops: stops,
-		startsIn: s.startsIn, now: t.Since, causes: map[Cause]*Cause{},
+		simulated: s, byUID: map[string]*record{}, stops: stops, causes: map[Cause]*Cause{},
 	}
-	for _, p := range s.nodes[t.Name] {
-		m.seen[p.UID] = p
+	m.state.Pods, m.state.Budgets = slices.Clone(s.state.Pods), maps.Clone(s.state.Budgets)
+	m.state.TierSince = maps.Clone(s.state.TierSince)
+	m.forgetMoment()
+	for _, rec := range s.pods {
+		m.byUID[rec.pod.UID] = rec
 	}
 	for _, p := range m.state.Pods {
 		if !p.GraceEndsAt.IsZero() {
-			m.after(laterOf(p.GraceEndsAt, t.Since).Sub(t.Since), func() { m.gone(p.UID) })
+			m.after(laterOf(p.GraceEndsAt, m.now).Sub(m.now), func() { m.gone(p.UID) })
 		}
 	}
-	for range mostDecisions {
+	for range mostDecisions(len(s.pods)) {
 		if !m.step() {
-			break
+			return m.ended(s.now)
 		}
 	}
-	return m.ended()
+	m.now = laterOf(m.now, m.end())
+	return m.ended(s.now)
 }
 
-// ended returns how the drain went.
-func (m *simulation) ended() Course {
+// forgetMoment removes what is true of a drain for a moment only, and nobody can foresee.
+func (m *simulation) forgetMoment() {
+	m.state.Attached = nil
+	for i := range m.state.Pods {
+		m.state.Pods[i].HandOver, m.state.Pods[i].Try = HandOver{}, Try{}
+	}
+	for name, b := range m.state.Budgets {
+		b.ProbeAt, b.EvictionInFlight, b.StaleUntil, b.ReservedForCall = time.Time{}, false, time.Time{}, 0
+		m.state.Budgets[name] = b
+	}
+}
+
+// end is when the drain is over, whatever is left.
+func (m *simulation) end() time.Time {
+	t := schedule{deadline: m.target.Deadline, started: m.state.Started, grantedUntil: m.state.GrantedUntil}
+	return t.end()
+}
+
+// ended returns how the drain went, which began at the time.
+func (m *simulation) ended(began time.Time) Course {
 	c := m.course
-	c.Took = m.now.Sub(m.target.Since)
+	c.Took = m.now.Sub(began)
 	slices.Sort(c.Forced)
 	c.Forced = slices.Compact(c.Forced) // its grace period may be shortened after that
 	slices.Sort(c.Left)
@@ -144,8 +157,7 @@ func (m *simulation) next(step Step) time.Time {
 	if len(step.Evict)+len(step.Delete) > 0 {
 		return m.now.Add(requestTook)
 	}
-	end := schedule{deadline: m.target.Deadline, started: m.state.Started, grantedUntil: m.state.GrantedUntil}
-	next := laterOf(end.end(), m.now.Add(requestTook))
+	next := laterOf(m.end(), m.now.Add(requestTook))
 	if step.Again.After(m.now) {
 		next = earliest(next, step.Again)
 	}
@@ -172,9 +184,9 @@ func (m *simulation) happen() {
 // remove has the pod stop, and what owns it replace it.
 func (m *simulation) remove(r Removal) {
 	i := slices.IndexFunc(m.state.Pods, func(p Pod) bool { return p.UID == r.Pod.UID })
-	pod, seen := &m.state.Pods[i], m.seen[r.Pod.UID]
+	pod, rec := &m.state.Pods[i], m.byUID[r.Pod.UID]
 	grace := cmp.Or(r.Grace, pod.Grace)
-	stops := min(m.stops(seen), grace+time.Second)
+	stops := min(m.stops(rec), grace+time.Second)
 	if r.Reason != "" {
 		m.course.Forced = append(m.course.Forced, pod.Namespace+"/"+pod.Name)
 	}
@@ -194,18 +206,18 @@ func (m *simulation) remove(r Removal) {
 	}
 	m.after(stops, func() { m.gone(r.Pod.UID) })
 	if pod.Ready {
-		m.replace(pod.Budgets, seen, stops)
+		m.replace(pod.Budgets, rec, stops)
 	}
 }
 
 // replace has the budgets count the pod no more, until another one is Ready in its place.
-func (m *simulation) replace(budgets []string, seen seenPod, stops time.Duration) {
+func (m *simulation) replace(budgets []string, rec *record, stops time.Duration) {
 	m.count(budgets, -1)
-	if seen.owner == "" {
+	if !rec.pace.isReplaced {
 		return
 	}
-	takes := m.startsIn(seen)
-	if seen.waitsForEnd {
+	takes := m.starts.of(rec)
+	if rec.pace.waitsForEnd {
 		takes += stops
 	}
 	m.after(takes, func() { m.count(budgets, 1) })
@@ -256,4 +268,33 @@ func weight(reason WaitReason) int {
 		return len(order) + 2 // an earlier one holds it up
 	}
 	return len(order) + 1
+}
+
+// foresee makes a forecast of the drain, once, when the budgets of its pods are known.
+func (r *run) foresee(state State, records []*record) {
+	if !r.expected.IsZero() || !cache.IsDone(r.drainer.pdbs.listed.HasSyncedChecker()) {
+		return
+	}
+	now := time.Now()
+	s := simulated{target: r.target(), policy: r.policy, state: state, now: now, pods: records, starts: starts{}}
+	for _, rec := range records {
+		s.starts.add(rec)
+	}
+	r.expected = now.Add(s.run((*record).stopsSoon).Took)
+}
+
+// expectedEnd returns when the drain ends by its forecast; zero without one. Its deadline may be earlier since.
+func (r *run) expectedEnd() time.Time {
+	if r.expected.IsZero() {
+		return time.Time{}
+	}
+	return earliest(r.expected, r.end())
+}
+
+// expectedLength returns how long the drain takes by its forecast; 0 without one.
+func (r *run) expectedLength() time.Duration {
+	if end := r.expectedEnd(); !end.IsZero() {
+		return end.Sub(r.started)
+	}
+	return 0
 }

@@ -118,6 +118,10 @@ func TestForecast(t *testing.T) {
 				if err != nil || forecast.Pods != report.Total {
 					t.Fatalf("%d pods, the forecast was %d: %v", report.Total, forecast.Pods, err)
 				}
+				// That of the drain itself, which knows how long pods of the node took to start.
+				if (report.Expected - forecast.Expected.Took).Abs() > max(time.Second, report.Expected/10) {
+					t.Errorf("the drain expected to take %v, the snapshot said %v", report.Expected, forecast.Expected.Took)
+				}
 				all.add(report, course)
 			})
 		}
@@ -125,5 +129,36 @@ func TestForecast(t *testing.T) {
 			t.Errorf("%s: %+v", name, all)
 		}
 		t.Logf("%s: %+v", name, all)
+	}
+}
+
+// BenchmarkForecast: a node with pods of Deployments of five, each of which may lack one pod.
+func BenchmarkForecast(b *testing.B) {
+	for _, pods := range []int{5, 30, 110} {
+		b.Run(fmt.Sprint(pods), func(b *testing.B) {
+			s, err := NewSnapshot(defaults, ourTaint)
+			if err != nil {
+				b.Fatal(err)
+			}
+			for i := range pods {
+				p := runningPod(fmt.Sprint("pod-", i))
+				p.Labels["app"] = fmt.Sprint("app-", i/5)
+				startedIn("ReplicaSet", 20*time.Second)(p)
+				s.AddPod(p)
+				if i%5 == 0 {
+					budget := newPDB(1)
+					budget.Name, budget.Spec.Selector.MatchLabels["app"] = p.Labels["app"], p.Labels["app"]
+					if err := s.AddBudget(budget); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+			target := Target{Name: "n", Since: time.Now(), Deadline: time.Now().Add(time.Hour)}
+			for b.Loop() {
+				if f := s.Forecast(target); f.Pods != pods {
+					b.Fatalf("got %+v", f)
+				}
+			}
+		})
 	}
 }

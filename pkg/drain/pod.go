@@ -88,6 +88,7 @@ type record struct {
 	owner             string   // its namespace, and the UID of its controller; empty if it does not return
 	repelled          bool     // no scheduler that sees our taint binds it to the node
 	claims            []string // PersistentVolumeClaims of a pod that stays, or may
+	pace              pace
 }
 
 // transform is the informer's transform: it keeps only what a drain needs, to save memory.
@@ -103,7 +104,7 @@ func (r *rules) record(p *corev1.Pod) *record {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion,
 		},
-		pod: r.pod(p), ignoresBudgets: ignoresBudgets(p),
+		pod: r.pod(p), ignoresBudgets: ignoresBudgets(p), pace: paceOf(p),
 	}
 	leaves := kept.pod.StayReason == ""
 	kept.needsTaint = leaves && isDaemon(p)

@@ -54,6 +54,8 @@ type Progress struct {
 	// ForcedAt is when the first of the pods is forced that wait for a budget or a webhook, or is left; zero if none
 	// waits.
 	ForcedAt time.Time
+	// Expected is when the drain ends, by a forecast made when it began; zero if there is none.
+	Expected time.Time
 	// Responders and Grouped are how many of the pods that are left have eviction responders, or are members of a
 	// PodGroup.
 	Responders, Grouped int
@@ -129,7 +131,9 @@ type Report struct {
 	Left   []string // NAMESPACE/NAME of the pods that were left at the deadline, or that were stuck
 	Lost   bool     // the node is not Ready, or gone, and the grace periods of all pods that are left are over
 	Took   time.Duration
-	Why    []WaitCount // what the pods that are left wait for; most pods first
+	// Expected is how long it was expected to take, by a forecast made when it began; 0 if there was none.
+	Expected time.Duration
+	Why      []WaitCount // what the pods that are left wait for; most pods first
 	// Returned are the NAMESPACE/NAME of pods that their controllers have put back on the node, and that stay.
 	Returned []string
 	// Unverified is set if no list has shown which pods are left, since the API server did not answer.
@@ -176,7 +180,7 @@ type podWait struct {
 
 // report reports what the step changes. It returns when it must be called again to report the rest; zero if
 // there is none.
-func (p *progressReporter) report(step Step, total int) (again time.Time) {
+func (p *progressReporter) report(step Step, total int, expected time.Time) (again time.Time) {
 	left := make(map[string]struct{}, len(step.Left))
 	for _, pod := range step.Left {
 		left[pod.UID] = struct{}{}
@@ -187,7 +191,9 @@ func (p *progressReporter) report(step Step, total int) (again time.Time) {
 			again = earliest(again, p.reportWait(w))
 		}
 	}
-	now := Progress{Target: p.target(), Total: total, Left: len(step.Left), Waiting: countWaits(step)}
+	now := Progress{
+		Target: p.target(), Total: total, Left: len(step.Left), Waiting: countWaits(step), Expected: expected,
+	}
 	now.ForcedAt = forcedAt(step.Wait, schedule{since: now.Since, deadline: now.Deadline, policy: p.policy})
 	for _, pod := range step.Left {
 		if pod.Coordination.Responders {
@@ -231,8 +237,9 @@ func forcedAt(waits []Waiting, t schedule) (at time.Time) {
 
 // equal compares what is reported.
 func (p Progress) equal(o Progress) bool {
-	return p.Name == o.Name && p.Deadline.Equal(o.Deadline) && p.ForcedAt.Equal(o.ForcedAt) && p.Total == o.Total &&
-		p.Left == o.Left && p.Responders == o.Responders && p.Grouped == o.Grouped && slices.Equal(p.Waiting, o.Waiting)
+	return p.Name == o.Name && p.Deadline.Equal(o.Deadline) && p.ForcedAt.Equal(o.ForcedAt) &&
+		p.Expected.Equal(o.Expected) && p.Total == o.Total && p.Left == o.Left && p.Responders == o.Responders &&
+		p.Grouped == o.Grouped && slices.Equal(p.Waiting, o.Waiting)
 }
 
 // reportWait reports a pod that has waited for DRAIN_BLOCKED_AFTER for the same thing, and one that a misconfigured

@@ -45,6 +45,7 @@ type run struct {
 	replaced     bool              // the API server has said that another Node has the name
 	deadSince    time.Time         // since when the drain knows that the kubelet is dead; zero if it is not
 	controls     Controls
+	expected     time.Time // when the drain ends by the forecast made as it began; zero without one
 
 	selections  map[string]selection // of budgets, by UID of the pod
 	budgetsRead map[string]struct{}  // whose changes wake this drain
@@ -217,6 +218,7 @@ func (r *run) decide(ctx context.Context, records []*record) Step {
 	}
 	s.GrantedUntil = r.removals.grantedUntil(leaving)
 	r.grantedUntil = s.GrantedUntil
+	r.foresee(s, records)
 	step := Decide(s, time.Now(), r.waiter.deadline(), r.policy)
 	r.volumes.setEmpty(step.Empty)
 	if _, started := r.tierSince[step.Tier]; !started && len(step.Left) > 0 {
@@ -396,6 +398,7 @@ func (r *run) wakeBy(t time.Time) {
 func (r *run) interrupted() Report {
 	report := r.removals.report(Step{})
 	report.Took, report.Controls = time.Since(r.started), r.controls
+	report.Expected = r.expectedLength()
 	return report
 }
 
@@ -403,6 +406,7 @@ func (r *run) interrupted() Report {
 func (r *run) report(last Step) Report {
 	report := r.removals.report(last)
 	report.Took, report.Lost, report.Controls = time.Since(r.started), last.Lost, r.controls
+	report.Expected = r.expectedLength()
 	for _, pod := range last.Left {
 		report.Left = append(report.Left, pod.Namespace+"/"+pod.Name)
 	}
