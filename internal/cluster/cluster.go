@@ -34,6 +34,8 @@ type Node struct {
 	Tainted bool              `json:"tainted,omitempty"` // It has OutdatedTaint.
 	Drain   *Drain            `json:"drain,omitempty"`   // From its condition; nil if it has none.
 
+	ReadySince time.Time `json:"-"` // Zero if it is not Ready.
+
 	DrainRequested bool   `json:"drainRequested,omitempty"` // An annotation has the agent drain it.
 	ScaleDownGroup string `json:"-"`                        // The group for whose rollout its scale-down is disabled.
 

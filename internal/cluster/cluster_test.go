@@ -63,7 +63,7 @@ func TestToNode(t *testing.T) {
 		want Node
 	}{
 		{"new", newNode("a"), Node{Name: "a"}},
-		{"ready", newNode("a", ready), Node{Name: "a", Ready: true}},
+		{"ready", newNode("a", ready), Node{Name: "a", Ready: true, ReadySince: time.Unix(60, 0)}},
 		{"unknown is not ready", newNode("a", condition(corev1.NodeReady, corev1.ConditionUnknown)), Node{Name: "a"}},
 		{"tainted as outdated", newNode("a", tainted(OutdatedTaint)), Node{Name: "a", Tainted: true}},
 		{"with a UID", newNode("a", func(n *corev1.Node) { n.UID = "u" }), Node{Name: "a", UID: "u"}},
@@ -129,7 +129,7 @@ func TestViewKeepsUpToDate(t *testing.T) {
 				t.Errorf("%s: got %+v, %v, %v", step, got, ok, err)
 			}
 		}
-		expect("listed", nil, Node{Name: "a", Ready: true})
+		expect("listed", nil, Node{Name: "a", Ready: true, ReadySince: time.Unix(60, 0)})
 		if on := v.InstanceOf("a"); on != instance {
 			t.Errorf("the node is on %q", on)
 		}
@@ -137,15 +137,15 @@ func TestViewKeepsUpToDate(t *testing.T) {
 			t.Error("an unknown node is found")
 		}
 		_, err := nodes.Update(ctx, newNode("a", ready, tainted(taintKey)), metav1.UpdateOptions{})
-		expect("marked", err, Node{Name: "a", Ready: true, Marked: true})
+		expect("marked", err, Node{Name: "a", Ready: true, ReadySince: time.Unix(60, 0), Marked: true})
 		expect("deleted", nodes.Delete(ctx, "a", metav1.DeleteOptions{}), Node{})
 		_, err = nodes.Create(ctx, newNode("b"), metav1.CreateOptions{})
 		expect("created again", err, Node{Name: "b"})
 		newer := func(n *corev1.Node) { n.CreationTimestamp = metav1.Now() }
 		_, err = nodes.Create(ctx, newNode("a", ready, newer), metav1.CreateOptions{})
-		expect("registered again under another name", err, Node{Name: "a", Ready: true})
+		expect("registered again under another name", err, Node{Name: "a", Ready: true, ReadySince: time.Unix(60, 0)})
 		_, err = nodes.Update(ctx, newNode("b", ready), metav1.UpdateOptions{})
-		expect("both are Ready", err, Node{Name: "b", Ready: true})
+		expect("both are Ready", err, Node{Name: "b", Ready: true, ReadySince: time.Unix(60, 0)})
 	})
 }
 

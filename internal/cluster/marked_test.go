@@ -33,7 +33,7 @@ func TestMarkedNodes(t *testing.T) {
 		want := []MarkedNode{
 			{Node: Node{Name: "again", Marked: true}, InstanceID: instance},
 			{
-				Node: Node{Name: "draining", Ready: true, Marked: true, Drain: drain}, InstanceID: instance,
+				Node: Node{Name: "draining", Ready: true, ReadySince: time.Unix(60, 0), Marked: true, Drain: drain}, InstanceID: instance,
 				Mark: node.Mark{InstanceID: instance, Reason: "terminating", Hook: "workers/drain", Deadline: deadline},
 			},
 			{Node: Node{Name: "postponed", Drain: drain}, InstanceID: instance},

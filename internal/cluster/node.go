@@ -22,7 +22,9 @@ func toNode(n *corev1.Node) Node {
 	for _, c := range n.Status.Conditions {
 		switch c.Type {
 		case corev1.NodeReady:
-			out.Ready = c.Status == corev1.ConditionTrue
+			if out.Ready = c.Status == corev1.ConditionTrue; out.Ready {
+				out.ReadySince = c.LastTransitionTime.Time
+			}
 		case node.ConditionType:
 			out.Drain = &Drain{
 				Done: c.Status == corev1.ConditionTrue, Reason: c.Reason, Message: c.Message,

@@ -201,6 +201,7 @@ func plans() []Plan {
 		{
 			Group: "workers", Mode: refresh.ModeRefresh, Target: "launch template node (lt-1) version 7 ($Latest)", Desired: 4,
 			Outdated: 2, Kept: 1, Instances: instances, Findings: findings(), Refused: []string{"suspended"},
+			Duration: &Duration{Shortest: 3571, Longest: 7440},
 		},
 		{
 			Group: "batch", Mode: refresh.ModeRefresh, Target: "launch template batch (lt-3) version 2", Desired: 1, Outdated: 1,

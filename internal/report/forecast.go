@@ -8,6 +8,7 @@ import (
 
 	"github.com/node-drainer/node-drainer/internal/text"
 	"github.com/node-drainer/node-drainer/pkg/drain"
+	"github.com/node-drainer/node-drainer/pkg/refresh"
 )
 
 // Forecast is how the drain of a node would go if nothing changed before.
@@ -36,6 +37,22 @@ func NewForecast(f *drain.Forecast) *Forecast {
 	}
 	return out
 }
+
+// Span is how long the drain takes.
+func (f *Forecast) Span() refresh.Span {
+	return refresh.Span{
+		Shortest: time.Duration(f.Expected) * time.Second, Longest: time.Duration(f.Longest) * time.Second,
+	}
+}
+
+// Duration is how long a rollout takes that begins now.
+type Duration struct {
+	Shortest int `json:"shortestSeconds"`
+	Longest  int `json:"longestSeconds"`
+}
+
+// NewDuration returns the duration for a report.
+func NewDuration(s refresh.Span) *Duration { return &Duration{seconds(s.Shortest), seconds(s.Longest)} }
 
 func seconds(d time.Duration) int { return int(d.Round(time.Second) / time.Second) }
 
@@ -98,6 +115,9 @@ func (p Plan) longestDrain() string {
 		return ""
 	}
 	said := fmt.Sprintf("the longest drain is expected to take %s (%s)", clock(longest.Drain.Expected), longest.Node.Name)
+	if d := p.Duration; d != nil {
+		said = fmt.Sprintf("a rollout is expected to take between %s and %s, ", clock(d.Shortest), clock(d.Longest)) + said
+	}
 	if len(forced) > 0 {
 		slices.Sort(forced)
 		said += "; by force at the end of drains: " + text.First(forced, mostForced)

@@ -26,6 +26,7 @@ type Plan struct {
 	Refused   []string          `json:"refused,omitempty"`       // The checks for which a run would end before it changes anything.
 	Steps     []string          `json:"steps,omitempty"`         // What a run would send, in its order, if it is not refused.
 	Holds     []refresh.Hold    `json:"holds,omitempty"`         // What triggers have changed for a rollout.
+	Duration  *Duration         `json:"duration,omitempty"`      // Of a rollout; nil if there are no forecasts.
 	Instances []Planned         `json:"instances"`
 	Findings  []refresh.Finding `json:"findings"`
 }

@@ -210,10 +210,7 @@ func checkSurge(g Group, f Facts) (Level, string) {
 }
 
 func checkWarmup(g Group, f Facts) (Level, string) {
-	warmup := g.Warmup
-	if f.Mode == ModeRefresh && f.Preferences.Warmup != nil {
-		warmup = *f.Preferences.Warmup
-	}
+	warmup := f.warmup(g)
 	switch {
 	case f.LaunchHook():
 		return OK, "a launch hook keeps new instances out of service until their nodes are ready"

@@ -109,6 +109,49 @@ func TestForecasts(t *testing.T) {
 	}
 }
 
+// TestForecastOfARollout: a rollout takes as long as its plan said, in each mode that replaces instances itself or has AWS
+// do so.
+func TestForecastOfARollout(t *testing.T) {
+	t.Parallel()
+	for name, mode := range map[string][]string{
+		"in batches": {"--mode", "unhealthy", "--batch", "1"},
+		"with surge": {"--mode", "unhealthy", "--surge", "1"},
+		"standby":    {"--mode", "standby", "--batch", "2"},
+		"refresh":    {"--min-healthy", "50"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t, latest(4))
+			f.serve(cluster.Pods{Start: 4 * time.Second})
+			f.outdate()
+			f.startAgent(forecastSettings...)
+			environ, args := append(forecastSettings, "KUBECONFIG="+f.viewer), append([]string{"--asg", group}, mode...)
+			is := f.readPlan(environ, args...).Duration
+			if is == nil {
+				t.Fatal("the plan has no duration")
+			}
+			began := time.Now()
+			f.runTrigger(environ, append(args, "--allow", "hook-timeout,no-terminating-hook")...).waitExit(0, `4 instances replaced`)
+			took := time.Since(began)
+			t.Logf("the rollout took %v, expected were %d to %d s", took, is.Shortest, is.Longest)
+			if shortest, longest := time.Duration(is.Shortest)*time.Second, time.Duration(is.Longest)*time.Second; took < shortest*4/5 ||
+				took > longest*6/5+10*time.Second {
+				t.Errorf("the rollout took %v, expected were %v to %v", took, shortest, longest)
+			}
+		})
+	}
+}
+
+// readPlan returns the plan for a group.
+func (f *fleet) readPlan(environ []string, args ...string) report.Plan {
+	f.t.Helper()
+	run := f.runTrigger(environ, append([]string{"plan", "-o", "json"}, args...)...)
+	run.waitExit(0)
+	var out struct{ Groups []report.Plan }
+	f.must(json.Unmarshal([]byte(run.Output()), &out))
+	return out.Groups[0]
+}
+
 // asForecast is what a drain did, and what its forecast said: that of the plan, and that of the drain itself.
 type asForecast struct {
 	took, forecast   time.Duration
@@ -119,10 +162,7 @@ type asForecast struct {
 // drainAsForecast reads the forecasts for the instances, terminates them at once, and returns what became of their nodes.
 func (f *fleet) drainAsForecast(ids []string) map[string]asForecast {
 	f.t.Helper()
-	plan := f.runTrigger(append(forecastSettings, "KUBECONFIG="+f.viewer), "plan", "--asg", group, "-o", "json")
-	plan.waitExit(0)
-	var out struct{ Groups []report.Plan }
-	f.must(json.Unmarshal([]byte(plan.Output()), &out))
+	plan := f.readPlan(append(forecastSettings, "KUBECONFIG="+f.viewer), "--asg", group)
 	f.startAgent(append(forecastSettings, "HISTORY_CONFIGMAP="+f.historyName(), "POD_NAMESPACE="+f.namespace)...)
 	for _, id := range ids {
 		f.terminate(id)
@@ -131,7 +171,7 @@ func (f *fleet) drainAsForecast(ids []string) map[string]asForecast {
 		f.waitClosed(id)
 	}
 	all := map[string]asForecast{}
-	for _, i := range out.Groups[0].Instances {
+	for _, i := range plan.Instances {
 		if !slices.Contains(ids, i.ID) {
 			continue
 		}

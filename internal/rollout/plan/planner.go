@@ -375,21 +375,11 @@ func (p *Planner) plan(
 	}
 	plan.Findings = refresh.Preflight(g, facts)
 	forecast(ctx, plan.Instances, facts.Held())
+	plan.Duration = p.duration(g, a, facts, plan.Instances)
 	if plan.Refused = p.refused(plan.Findings, a, active); len(plan.Refused) == 0 && a.Due() {
 		plan.Steps = p.Policy.steps(g, a, facts)
 	}
 	return plan, nil
-}
-
-// forecast adds how the drains of the outdated instances would go if they began now. Of a node that is not Ready nobody
-// reports the end of pods, so that it has no forecast.
-func forecast(ctx context.Context, instances []report.Planned, held time.Duration) {
-	now := time.Now()
-	for n := range instances {
-		if i := &instances[n]; ctx.Err() == nil && i.Outdated && i.Node != nil && i.Node.Ready && i.Load != nil {
-			i.Drain = report.NewForecast(i.Load.Forecast(*i.Node, now, held))
-		}
-	}
 }
 
 // refused are the checks for which a run would end before it changes anything. What the preflight finds is a warning
