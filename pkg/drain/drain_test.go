@@ -324,6 +324,24 @@ func TestDryRunOnlyReports(t *testing.T) {
 	})
 }
 
+// TestProgressWhileABudgetIsAsked: a budget that allows nothing is asked again and again, and the progress does not change.
+func TestProgressWhileABudgetIsAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, runningPod("a"), newPDB(0))
+		c.answers = constant(3 * time.Second)
+		c.start(defaults)
+		wait := c.drain("n", time.Hour)
+		elapse(40 * time.Minute)
+		if asked, n := len(c.requestLog()), c.countRecords("of 1 left"); asked < 10 || n != 1 {
+			t.Errorf("%d reports of the progress after %d requests", n, asked)
+		}
+		c.expect(t, "1 of 1 left [1 wait for PodDisruptionBudget x/b]")
+		if report, err := wait(); err != nil || len(report.Left) > 0 {
+			t.Errorf("got %+v, %v", report, err)
+		}
+	})
+}
+
 // TestTwoDrainsThatDecideAtTheSameInstant by the same numbers do not both disrupt the budget: the second waits.
 func TestTwoDrainsThatDecideAtTheSameInstant(t *testing.T) {
 	for _, tt := range []struct {

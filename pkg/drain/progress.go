@@ -165,8 +165,9 @@ type progressReporter struct {
 	observer Observer
 	target   func() Target
 	policy   Policy
-	waits    map[string]*podWait // by UID
-	last     Progress            // as reported
+	waits    map[string]*podWait  // by UID
+	before   map[string]WaitCount // what each pod waited for last, besides the answer to a request, by UID
+	last     Progress             // as reported
 	lastAt   time.Time
 }
 
@@ -186,11 +187,13 @@ func (p *progressReporter) report(step Step, total int, expected time.Time) (aga
 		left[pod.UID] = struct{}{}
 	}
 	deleteMissing(p.waits, left)
+	deleteMissing(p.before, left)
 	for _, w := range step.Wait {
 		if isReported(w.Reason) {
 			again = earliest(again, p.reportWait(w))
 		}
 	}
+	step.Wait = p.lasting(step.Wait)
 	now := Progress{
 		Target: p.target(), Total: total, Left: len(step.Left), Waiting: countWaits(step), Expected: expected,
 	}
@@ -213,6 +216,24 @@ func (p *progressReporter) report(step Step, total int, expected time.Time) (aga
 		p.observer.DrainProgressed(now)
 	}
 	return again
+}
+
+// lasting returns the waits, with what a pod waited for before in place of an answer to a request: a budget that allows
+// nothing is asked again every two minutes, and refuses again.
+func (p *progressReporter) lasting(waits []Waiting) []Waiting {
+	waits = slices.Clone(waits)
+	for i := range waits {
+		w := &waits[i]
+		before, known := p.before[w.Pod.UID]
+		switch {
+		case w.Pod.UID == "":
+		case w.Reason != Requested:
+			p.before[w.Pod.UID] = WaitCount{Reason: w.Reason, Budget: w.Budget, Webhook: w.Webhook}
+		case known:
+			w.Reason, w.Budget, w.Webhook = before.Reason, before.Budget, before.Webhook
+		}
+	}
+	return waits
 }
 
 // isReported reports whether a pod that waits for this long enough is reported by itself.

@@ -87,6 +87,7 @@ func newRun(d *Drainer, t Target) (*run, error) {
 	r.removals.handOvers = &handOvers{drainer: d, removals: r.removals, asked: map[string]*asked{}}
 	r.progress = &progressReporter{
 		observer: d.observer, target: r.target, policy: r.policy, waits: map[string]*podWait{},
+		before: map[string]WaitCount{},
 	}
 	return r, nil
 }
