@@ -42,8 +42,10 @@ type Target struct {
 	DryRun bool
 }
 
-// progressInterval is the least time between two reports of a drain's progress, unless no pod is left.
-const progressInterval = time.Second
+// progressInterval is the least time between two reports of a drain's progress, unless no pod is left. Between reports
+// of nothing but what pods wait for it doubles, up to waitsInterval, until nothing has changed for twice as long: some
+// pods wait for two things by turns.
+const progressInterval, waitsInterval = time.Second, time.Minute
 
 // Progress is how far a drain is. It is reported when it has changed, once a second at most.
 type Progress struct {
@@ -169,6 +171,7 @@ type progressReporter struct {
 	before   map[string]WaitCount // what each pod waited for last, besides the answer to a request, by UID
 	last     Progress             // as reported
 	lastAt   time.Time
+	interval time.Duration // until the next report of nothing but what pods wait for
 }
 
 // podWait is what a pod waits for, and since when.
@@ -193,7 +196,7 @@ func (p *progressReporter) report(step Step, total int, expected time.Time) (aga
 			again = earliest(again, p.reportWait(w))
 		}
 	}
-	step.Wait = p.lasting(step.Wait)
+	step.Wait = p.lasting(step)
 	now := Progress{
 		Target: p.target(), Total: total, Left: len(step.Left), Waiting: countWaits(step), Expected: expected,
 	}
@@ -206,22 +209,39 @@ func (p *progressReporter) report(step Step, total int, expected time.Time) (aga
 			now.Grouped++
 		}
 	}
+	return earliest(again, p.reportChange(now))
+}
+
+// reportChange reports the progress if it has changed, and enough time has passed. It returns when it must be called
+// again; zero if it need not.
+func (p *progressReporter) reportChange(now Progress) (again time.Time) {
+	onlyWaits := now.Left == p.last.Left && now.Total == p.last.Total && now.Deadline.Equal(p.last.Deadline)
 	next := p.lastAt.Add(progressInterval)
+	if onlyWaits {
+		next = p.lastAt.Add(p.interval)
+	}
 	switch {
 	case now.equal(p.last):
 	case now.Left > 0 && time.Now().Before(next):
-		again = earliest(again, next)
+		return next
 	default:
+		p.interval = min(2*p.interval, waitsInterval)
+		if !onlyWaits || time.Since(p.lastAt) >= 2*waitsInterval {
+			p.interval = progressInterval
+		}
 		p.last, p.lastAt = now, time.Now()
 		p.observer.DrainProgressed(now)
 	}
-	return again
+	return time.Time{}
 }
 
-// lasting returns the waits, with what a pod waited for before in place of an answer to a request: a budget that allows
-// nothing is asked again every two minutes, and refuses again.
-func (p *progressReporter) lasting(waits []Waiting) []Waiting {
-	waits = slices.Clone(waits)
+// lasting returns what pods wait for, with what a pod waited for before in place of the answer to a request: a budget that
+// allows nothing is asked again every two minutes, and a webhook more often, and they refuse again.
+func (p *progressReporter) lasting(step Step) []Waiting {
+	waits := slices.Clone(step.Wait)
+	for _, r := range slices.Concat(step.Evict, step.Delete) {
+		waits = append(waits, Waiting{Pod: r.Pod, Reason: Requested})
+	}
 	for i := range waits {
 		w := &waits[i]
 		before, known := p.before[w.Pod.UID]

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -74,4 +75,40 @@ func TestProgressSaysWhenPodsAreForced(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestProgressOfPodsThatWaitByTurns: what changes to and fro is reported less and less often, and at once again when a pod
+// has left, or after a while without a change.
+func TestProgressOfPodsThatWaitByTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := recorder{last: map[string]Progress{}}
+		p := progressReporter{
+			observer: &all, target: func() Target { return Target{Name: "n", Deadline: time.Now().Truncate(24 * time.Hour)} },
+			policy: Policy{Config: defaults}, waits: map[string]*podWait{}, before: map[string]WaitCount{},
+		}
+		pod := Pod{UID: "a"}
+		report := func(reason WaitReason, left ...Pod) {
+			p.report(Step{Left: left, Wait: []Waiting{{Pod: pod, Reason: reason}}}, 2, time.Time{})
+			time.Sleep(2 * time.Second)
+		}
+		for range 10 * 60 / 4 {
+			report(GroupBehind, pod)
+			report(BackingOff, pod)
+		}
+		if n := all.countRecords("1 of 2 left"); n < 10 || n > 20 {
+			t.Errorf("%d reports in ten minutes", n)
+		}
+		report(GroupBehind, pod, Pod{UID: "b"})
+		report(BackingOff, pod)
+		if n := all.countRecords("2 of 2 left"); n != 1 {
+			t.Errorf("%d reports after another pod has come", n)
+		}
+		time.Sleep(2 * waitsInterval)
+		before := len(all.log)
+		report(GroupBehind, pod)
+		report(BackingOff, pod)
+		if n := len(all.log) - before; n != 2 {
+			t.Errorf("%d reports of two changes after a while", n)
+		}
+	})
 }

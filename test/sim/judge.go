@@ -80,6 +80,7 @@ func (j *judge) all() []Violation {
 			r.Resource, r.Name)
 	}
 	j.noMessageLeft()
+	j.nothingRepeated()
 	if most := j.machines.mostLaunched(); most >= j.mostLaunches() {
 		j.violate("launches succeed", time.Now(), "a group has launched %d instances", most)
 	}
