@@ -235,8 +235,8 @@ func (p *progressReporter) reportChange(now Progress) (again time.Time) {
 	return time.Time{}
 }
 
-// lasting returns what pods wait for, with what a pod waited for before in place of the answer to a request: a budget that
-// allows nothing is asked again every two minutes, and a webhook more often, and they refuse again.
+// lasting returns what pods wait for, with what a pod waited for before in place of the answer to a request: a budget
+// that allows nothing is asked again every two minutes, and a webhook more often, and they refuse again.
 func (p *progressReporter) lasting(step Step) []Waiting {
 	waits := slices.Clone(step.Wait)
 	for _, r := range slices.Concat(step.Evict, step.Delete) {

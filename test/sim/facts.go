@@ -193,7 +193,7 @@ type changes struct {
 }
 
 func (c *changes) add(one kube.Change) {
-	if slices.Contains([]string{"pods", "nodes", "poddisruptionbudgets"}, one.Resource) {
+	if slices.Contains([]string{"pods", "nodes", "poddisruptionbudgets", "events"}, one.Resource) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.all = append(c.all, one)

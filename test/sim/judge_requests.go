@@ -200,16 +200,21 @@ func (j requestJudge) turnOf(m *machine, since, end time.Time, longestDrain time
 	if waits {
 		begins = end
 	}
-	due := since.Add(longestDrain * time.Duration(1+m.cluster.nodesEver()))
-	for _, other := range j.markings[m.cluster.Name] {
-		if other.mark.Reason == string(event.ScheduledChange) && other.from.Before(begins) {
-			due = latest(due, other.mark.Deadline.Add(longestDrain))
-		}
-	}
-	if begins.After(due) && !lacksRoom {
+	if due := j.lastTurn(m.cluster, since, begins, longestDrain); begins.After(due) && !lacksRoom {
 		return due
 	}
 	return begins
+}
+
+// lastTurn returns when each node has had a drain since the time, and those for maintenance that began by then as well.
+func (j requestJudge) lastTurn(c *cluster, since, begins time.Time, longestDrain time.Duration) time.Time {
+	due := since.Add(longestDrain * time.Duration(1+c.nodesEver()))
+	for _, m := range j.markings[c.Name] {
+		if m.mark.Reason == string(event.ScheduledChange) && m.from.Before(begins) {
+			due = latest(due, m.mark.Deadline.Add(longestDrain))
+		}
+	}
+	return due
 }
 
 // isPostponed reports whether the condition of a Node says that it waits for its drain.
