@@ -121,7 +121,7 @@ func TestForecastOfARollout(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newFleet(t, latest(4))
+			f := newFleet(t, launchingFirst(4))
 			f.serve(cluster.Pods{Start: 4 * time.Second})
 			f.outdate()
 			f.startAgent(forecastSettings...)
@@ -131,7 +131,7 @@ func TestForecastOfARollout(t *testing.T) {
 				t.Fatal("the plan has no duration")
 			}
 			began := time.Now()
-			f.runTrigger(environ, append(args, "--allow", "hook-timeout,no-terminating-hook")...).waitExit(0, `4 instances replaced`)
+			f.runTrigger(environ, append(args, "--allow", "hook-timeout")...).waitExit(0, `4 instances replaced`)
 			took := time.Since(began)
 			t.Logf("the rollout took %v, expected were %d to %d s", took, is.Shortest, is.Longest)
 			if shortest, longest := time.Duration(is.Shortest)*time.Second, time.Duration(is.Longest)*time.Second; took < shortest*4/5 ||
