@@ -125,13 +125,13 @@ func TestForecastOfARollout(t *testing.T) {
 			f.serve(cluster.Pods{Start: 4 * time.Second})
 			f.outdate()
 			f.startAgent(forecastSettings...)
-			environ, args := append(forecastSettings, "KUBECONFIG="+f.viewer), append([]string{"--asg", group}, mode...)
-			is := f.readPlan(environ, args...).Duration
+			args := append([]string{"--asg", group}, mode...)
+			is := f.readPlan(append(forecastSettings, "KUBECONFIG="+f.viewer), args...).Duration
 			if is == nil {
 				t.Fatal("the plan has no duration")
 			}
 			began := time.Now()
-			f.runTrigger(environ, append(args, "--allow", "hook-timeout")...).waitExit(0, `4 instances replaced`)
+			f.trigger(append(args, "--allow", "hook-timeout")...).waitExit(0, `4 instances replaced`)
 			took := time.Since(began)
 			t.Logf("the rollout took %v, expected were %d to %d s", took, is.Shortest, is.Longest)
 			if shortest, longest := time.Duration(is.Shortest)*time.Second, time.Duration(is.Longest)*time.Second; took < shortest*4/5 ||
