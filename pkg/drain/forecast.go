@@ -38,7 +38,7 @@ type Cause struct {
 const requestTook = 50 * time.Millisecond
 
 // mostDecisions bounds one forecast. A drain decides a few times for each pod.
-func mostDecisions(pods int) int { return 100 + 20*pods }
+func mostDecisions(pods int) int { return 100 + 6*pods }
 
 // simulated is a drain whose course is to be known, from what it decides from first.
 type simulated struct {
