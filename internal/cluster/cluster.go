@@ -58,6 +58,7 @@ type Load struct {
 	Blocking     []string      `json:"blocking,omitempty"` // namespace/name of budgets that allow no disruption of a pod there.
 	LongestGrace time.Duration `json:"-"`
 
+	Pinned     []string `json:"-"` // namespace/name of pods that no other node can have, the first maxBlocked of them.
 	Responders []string `json:"-"` // namespace/name of pods with eviction responders, the first maxBlocked of them.
 	PodGroups  []string `json:"-"` // namespace/name of the PodGroups of pods, the first maxBlocked of them.
 

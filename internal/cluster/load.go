@@ -81,6 +81,11 @@ type budget struct {
 // newCounter returns a counter that knows the budgets that allow no disruption. One that expects no pods blocks none.
 func (v *View) newCounter(ctx context.Context) (*counter, error) {
 	c := &counter{budgets: map[string][]budget{}, loads: map[string]*Load{}}
+	for _, obj := range v.informer.GetStore().List() {
+		if n, ok := obj.(*corev1.Node); ok {
+			c.nodes = append(c.nodes, n)
+		}
+	}
 	if v.Drains != nil {
 		var err error
 		c.snapshot, err = drain.NewSnapshot(*v.Drains, corev1.Taint{Key: taintKey, Effect: corev1.TaintEffectNoSchedule})
@@ -152,6 +157,7 @@ func grace(p *corev1.Pod) time.Duration {
 // counter counts pods by their node. Pods may be added concurrently.
 type counter struct {
 	budgets map[string][]budget // by namespace
+	nodes   []*corev1.Node
 
 	mu       sync.Mutex
 	loads    map[string]*Load
@@ -189,6 +195,9 @@ func (c *counter) add(p *corev1.Pod) {
 	}
 	load.LongestGrace = max(load.LongestGrace, grace(p))
 	load.coordinate(p)
+	if len(load.Pinned) < maxBlocked && isPinned(p, c.nodes) {
+		load.Pinned = append(load.Pinned, p.Namespace+"/"+p.Name)
+	}
 	blocked := BlockedPod{Pod: p.Namespace + "/" + p.Name}
 	for _, b := range c.budgets[p.Namespace] {
 		if !b.blocks(p) {

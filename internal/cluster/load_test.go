@@ -89,6 +89,9 @@ func TestLoads(t *testing.T) {
 		{"a mirror pod", []runtime.Object{pod("p", "a", "web", func(p *corev1.Pod) {
 			p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
 		})}, Load{}},
+		{"a pod of this node alone", []runtime.Object{pod("p", "a", "web", func(p *corev1.Pod) {
+			p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: "a"}
+		})}, Load{Pods: 1, LongestGrace: half, Pinned: []string{"shop/p"}}},
 		{"a pod with eviction responders", []runtime.Object{pod("p", "a", "web", responders)}, Load{Pods: 1, LongestGrace: half, Responders: []string{"shop/p"}}},
 		{"pods of a PodGroup", []runtime.Object{pod("p", "a", "web", grouped), pod("q", "a", "web", grouped)}, Load{Pods: 2, LongestGrace: half, PodGroups: []string{"shop/train"}}},
 		{"finished pods", []runtime.Object{pod("p", "a", "web", phase(corev1.PodSucceeded)), pod("q", "a", "web", phase(corev1.PodFailed))}, Load{}},
@@ -104,7 +107,13 @@ func TestLoads(t *testing.T) {
 		{"a ready pod of such a budget", []runtime.Object{pod("p", "a", "web"), unhealthyAllowed}, Load{Pods: 1, Blocking: []string{"shop/unhealthyAllowed"}, LongestGrace: half, Blocked: []BlockedPod{{"shop/p", []string{"shop/unhealthyAllowed"}}}}},
 		{"a pending and a deleted pod", []runtime.Object{pod("p", "a", "web", phase(corev1.PodPending)), pod("q", "a", "web", deleted), pdb("web", "web", 0, 2)}, Load{Pods: 2, LongestGrace: half}},
 	} {
-		got, err := New(fake.NewClientset(tt.objs...)).Loads(t.Context(), []string{"a"})
+		v := New(fake.NewClientset(tt.objs...))
+		if err := v.informer.GetStore().Add(newNode("a", func(n *corev1.Node) {
+			n.Labels = map[string]string{corev1.LabelHostname: "a"}
+		})); err != nil {
+			t.Fatal(err)
+		}
+		got, err := v.Loads(t.Context(), []string{"a"})
 		if diff := cmp.Diff(map[string]Load{"a": tt.want}, got, cmpopts.IgnoreUnexported(Load{})); err != nil || diff != "" {
 			t.Errorf("%s: %v, got (-want +got)\n%s", tt.name, err, diff)
 		}

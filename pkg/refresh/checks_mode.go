@@ -15,6 +15,14 @@ func warnRetention(Group, Facts) (Level, string) {
 		"ABANDON: it runs on until somebody terminates it, and the rollout ends with the exit code 7"
 }
 
+func isPinned(_ Group, f Facts) bool { return f.Cluster != nil && len(f.Cluster.Pinned) > 0 }
+
+// warnPinned reports pods that stay Pending when their nodes are gone.
+func warnPinned(_ Group, f Facts) (Level, string) {
+	return Warn, "pods that find no other node, and will be Pending: their node selector or affinity matches none but " +
+		"their own: " + list(f.Cluster.Pinned)
+}
+
 func isUncoordinated(_ Group, f Facts) bool {
 	return f.Cluster != nil && len(f.Cluster.Responders)+len(f.Cluster.PodGroups) > 0
 }

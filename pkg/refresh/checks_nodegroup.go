@@ -163,6 +163,7 @@ func nodegroupChecks() []check {
 		{"grace-period", checkGrace, withKubernetes},
 		{"single-replicas", checkSingleReplicas, withKubernetes},
 		{"warm-pool", warnManagedWarmPool, func(g Group, _ Facts) bool { return g.WarmPool }},
+		{"pinned", warnPinned, isPinned},
 		{"uncoordinated", warnUncoordinated, isUncoordinated},
 		{"nodes", checkNodes, withKubernetes},
 		{name: "self", find: checkSelf},

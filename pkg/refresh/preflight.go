@@ -75,6 +75,7 @@ type Facts struct {
 // ClusterFacts are what Kubernetes knows of the group.
 type ClusterFacts struct {
 	Blocking []string // Disruption budgets of pods on the group's nodes that allow nothing: namespace/name.
+	Pinned   []string // Pods on outdated nodes that no other node can have: namespace/name.
 	Single   []string // Pods on the group's nodes that are the only one of their controller: namespace/name.
 
 	Responders []string // Pods on outdated nodes whose eviction responders an eviction does not ask: namespace/name.
@@ -192,6 +193,7 @@ func checks() []check {
 		{"retention", warnRetention, func(g Group, _ Facts) bool { return g.Retains }},
 		{"warm-pool", checkWarmPool, func(g Group, _ Facts) bool { return g.WarmPool }},
 		{CheckBudgets, checkBudgets, withKubernetes},
+		{"pinned", warnPinned, isPinned},
 		{"uncoordinated", warnUncoordinated, isUncoordinated},
 		{"nodes", checkNodes, withKubernetes},
 		{name: "self", find: checkSelf},

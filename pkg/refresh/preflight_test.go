@@ -167,6 +167,8 @@ func TestPreflight(t *testing.T) {
 		{"maintenance-policy", "there is none, but a surge", u, all(noPolicy, func(s *subject) { s.Surge = 1 }), OK, "raised by 1"},
 		{"retention", "by the group", r, func(s *subject) { s.Retains = true }, Warn, "exit code 7"},
 		{"retention", "by none", r, nil, none, ""},
+		{"pinned", "nothing", r, func(s *subject) { s.Cluster = &ClusterFacts{} }, none, ""},
+		{"pinned", "pods", u, func(s *subject) { s.Cluster = &ClusterFacts{Pinned: []string{"shop/db-0"}} }, Warn, "no other node, and will be Pending: their node selector or affinity matches none but their own: shop/db-0"},
 		{"uncoordinated", "nothing", r, func(s *subject) { s.Cluster = &ClusterFacts{} }, none, ""},
 		{"uncoordinated", "pods", u, func(s *subject) {
 			s.Cluster = &ClusterFacts{Responders: []string{"shop/db-0"}, PodGroups: []string{"ml/train"}}

@@ -19,8 +19,8 @@ func forecast(ctx context.Context, instances []report.Planned, held time.Duratio
 	}
 }
 
-// duration returns how long it takes to replace all, if there are forecasts; nil if not. A drain without one may take as
-// long as its hook is held.
+// duration returns how long it takes to replace all, if there are forecasts; nil if not. A drain without one may take
+// as long as its hook is held.
 func (p *Planner) duration(
 	g refresh.Group, a Assessment, f refresh.Facts, instances []report.Planned,
 ) *report.Duration {

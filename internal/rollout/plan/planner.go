@@ -250,12 +250,13 @@ func (p *Planner) clusterFacts(
 		if node != nil && a.Verdicts[i.ID].Outdated {
 			load := loads[node.Name]
 			facts.Blocking = append(facts.Blocking, load.Blocking...)
+			facts.Pinned = append(facts.Pinned, load.Pinned...)
 			facts.Responders = append(facts.Responders, load.Responders...)
 			facts.PodGroups = append(facts.PodGroups, load.PodGroups...)
 			longest = max(longest, load.LongestGrace)
 		}
 	}
-	for _, names := range []*[]string{&facts.Blocking, &facts.Responders, &facts.PodGroups} {
+	for _, names := range []*[]string{&facts.Blocking, &facts.Pinned, &facts.Responders, &facts.PodGroups} {
 		slices.Sort(*names)
 		*names = slices.Compact(*names)
 	}
