@@ -10,8 +10,8 @@ import (
 )
 
 // Forecast is how the drain of a node would go if nothing changed before. It counts neither volumes that are detached
-// slowly, nor calls that ask pods, nor other nodes that are drained under the same budgets. If few decisions are not
-// enough to tell, the drain takes until its end.
+// slowly, nor calls that ask pods, nor other nodes that are drained under the same budgets, and expects pods of budgets
+// that are not healthy to become so. If few decisions are not enough to tell, the drain takes until its end.
 type Forecast struct {
 	Pods     int    // that must leave
 	Expected Course // if each pod stops as soon as its preStop hooks have slept
@@ -82,6 +82,7 @@ func (s simulated) run(stops func(*record) time.Duration) Course {
 			m.after(laterOf(p.GraceEndsAt, m.now).Sub(m.now), func() { m.gone(p.UID) })
 		}
 	}
+	m.recover()
 	for range mostDecisions(len(s.pods)) {
 		if !m.step() {
 			return m.ended(s.now)
@@ -89,6 +90,21 @@ func (s simulated) run(stops func(*record) time.Duration) Course {
 	}
 	m.now = laterOf(m.now, m.end())
 	return m.ended(s.now)
+}
+
+// recover has the budgets count the pods that are not healthy now as soon as a new pod would be Ready: those of another
+// node may just have been replaced.
+func (m *simulation) recover() {
+	starting := map[string]bool{}
+	for _, p := range m.state.Pods {
+		for _, name := range p.Budgets {
+			b := m.state.Budgets[name]
+			if missing := b.Expected - b.Healthy; missing > 0 && !starting[name] {
+				m.after(m.starts.of(m.byUID[p.UID]), func() { m.count([]string{name}, missing) })
+			}
+			starting[name] = true
+		}
+	}
 }
 
 // forgetMoment removes what is true of a drain for a moment only, and nobody can foresee.

@@ -132,6 +132,26 @@ func TestForecast(t *testing.T) {
 	}
 }
 
+// TestForecastWhileAPodStarts: a budget that allows nothing because a pod of it starts on another node allows an eviction
+// when that is Ready.
+func TestForecastWhileAPodStarts(t *testing.T) {
+	s, err := NewSnapshot(defaults, ourTaint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, budget := runningPod("web-1"), newPDB(0)
+	startedIn("ReplicaSet", 20*time.Second)(p)
+	s.AddPod(p)
+	budget.Status.DesiredHealthy, budget.Status.CurrentHealthy, budget.Status.ExpectedPods = 3, 3, 4
+	if err := s.AddBudget(budget); err != nil {
+		t.Fatal(err)
+	}
+	f := s.Forecast(Target{Name: "n", Since: time.Now(), Deadline: time.Now().Add(time.Hour)})
+	if f.Expected.Took < 20*time.Second || f.Expected.Took > 25*time.Second || len(f.Expected.Forced) > 0 {
+		t.Errorf("got %+v", f)
+	}
+}
+
 // BenchmarkForecast: a node with pods of Deployments of five, each of which may lack one pod.
 func BenchmarkForecast(b *testing.B) {
 	for _, pods := range []int{5, 30, 110} {
