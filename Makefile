@@ -148,7 +148,7 @@ test-smoke: cluster ## Run the tests of test-e2e that SMOKE names: some for each
 .PHONY: test-real
 test-real: deps-real ## Run the tests with nodes whose containers run, where they can: as root, with containerd.
 	$(TOOL) gotestsum --format testname --rerun-fails=$(RERUNS) --rerun-fails-max-failures=3 \
-		--packages=./test/realnodes -- -tags e2e -count=1 -timeout 45m -run '$(REAL)'
+		--packages=./test/realnodes -- -tags e2e -count=1 -timeout 45m -run '$(REAL)' $(addprefix -args -rate=,$(RATE))
 
 .PHONY: test-all
 test-all: test test-long test-e2e test-real ## Run all tests.

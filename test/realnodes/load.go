@@ -12,8 +12,9 @@ import (
 	"github.com/node-drainer/node-drainer/test/harness"
 )
 
-// answerTimeout is how long a client waits for an answer.
-const answerTimeout = 5 * time.Second
+// answerTimeout is how long a client waits for an answer: longer than a busy machine takes for one. The address of a pod
+// that is gone never answers.
+const answerTimeout = 20 * time.Second
 
 // Load sends requests at a fixed rate, whether or not the requests before have been answered, and keeps an account.
 type Load struct {

@@ -27,10 +27,12 @@ import (
 var recordRuns = flag.Bool("record", false,
 	"TestRollout writes account/rollouts.json, of which go generate ./test/realnodes/account draws the picture")
 
+// rate is less where the machine has other work: requests fail to a client, or a kube-proxy, that cannot run.
+var rate = flag.Int("rate", 500, "requests a second to the server that follows docs/zero-downtime.md; a tenth to each other")
+
 // server is a Deployment that answers requests, of which docs/zero-downtime.md tells.
 type server struct {
 	name     string
-	rate     int // requests a second
 	replicas int32
 	flags    []string
 	budget   string // minAvailable; none if empty
@@ -41,7 +43,7 @@ type server struct {
 
 // servers are one that follows the page, and for each of its rows one that does all but that.
 var servers = []server{
-	{name: "web", rate: 500, replicas: 8, flags: []string{"-ready-after=2s", "-go-on=10s", "-work=10ms"}, budget: "75%"},
+	{name: "web", replicas: 8, flags: []string{"-ready-after=2s", "-go-on=10s", "-work=10ms"}, budget: "75%"},
 	{name: "no-delay", flags: []string{"-ready-after=2s", "-work=10ms"}, budget: "75%", fails: true},
 	{name: "no-sigterm", flags: []string{"-ready-after=2s", "-abrupt", "-work=200ms"}, budget: "75%", fails: true},
 	{
@@ -149,7 +151,11 @@ func (f *fixture) replaceAll(replace func(), prepare ...func()) map[string]realn
 	began := time.Now()
 	loads := map[string]*realnodes.Load{}
 	for _, s := range servers {
-		loads[s.name] = realnodes.StartLoad(urls[s.name], max(s.rate, 50))
+		perSecond := *rate / 10
+		if s.name == "web" {
+			perSecond = *rate
+		}
+		loads[s.name] = realnodes.StartLoad(urls[s.name], perSecond)
 	}
 	replace()
 	accounts := map[string]realnodes.Account{}
