@@ -200,13 +200,17 @@ func (f *fleet) allow(most string) {
 	}))
 }
 
-// TestPlanShowsNodes: with access to the cluster a plan names nodes, pods, the budgets that block them, and the instance
-// that the trigger itself runs on, which it finds by its pod.
+// TestPlanShowsNodes: with access to the cluster a plan names nodes, pods, the budgets that block them, pods that no other
+// node can have, and the instance that the trigger itself runs on, which it finds by its pod.
 func TestPlanShowsNodes(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, latest(2))
 	f.serve(cluster.Pods{})
 	f.allow("0")
+	f.must(f.cluster.Deploy(f.ctx, cluster.Deployment{
+		Namespace: f.namespace, Name: "local", Replicas: 1, Pods: cluster.Pods{Node: cluster.NodeName(f.old[1])},
+	}))
+	f.waitPodsReady("local", 1)
 	f.outdate()
 	f.install(renderTainting)
 	f.pod("self", cluster.NodeName(f.old[0]), cluster.Pods{})
@@ -215,7 +219,8 @@ func TestPlanShowsNodes(t *testing.T) {
 			"KUBECONFIG=" + kubeconfig, "POD_NAMESPACE=" + f.namespace, "POD_NAME=self",
 		}, "plan", "--asg", group, "--detailed-exitcode")
 		run.waitExit(2, `2 of 2 instances are outdated`, `version 1.*version 2|version 1, .*at 2`, f.namespace+`/api`,
-			f.old[0]+`.*`+cluster.NodeName(f.old[0]), f.old[1]+`.*`+cluster.NodeName(f.old[1]), `the trigger runs on `+f.old[0])
+			f.old[0]+`.*`+cluster.NodeName(f.old[0]), f.old[1]+`.*`+cluster.NodeName(f.old[1]), `the trigger runs on `+f.old[0],
+			`warn +pinned +pods that find no other node.*`+f.namespace+`/local-`)
 	}
 	run := f.trigger("plan", "--asg", group, "-o", "json", "--no-kubernetes")
 	run.waitExit(0, `"outdated": ?true`)
