@@ -12,8 +12,8 @@ import (
 	"github.com/node-drainer/node-drainer/test/harness"
 )
 
-// answerTimeout is how long a client waits for an answer: longer than a busy machine takes for one. The address of a pod
-// that is gone never answers.
+// answerTimeout is how long a client waits for an answer: longer than a busy machine takes for one. That of a pod
+// that is gone never comes.
 const answerTimeout = 20 * time.Second
 
 // Load sends requests at a fixed rate, whether or not the requests before have been answered, and keeps an account.
