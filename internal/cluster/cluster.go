@@ -226,6 +226,16 @@ func (v *View) Node(instanceID string) (Node, bool) {
 	return toNode(best), true
 }
 
+// nodes returns all Nodes of the cache.
+func (v *View) nodes() (all []*corev1.Node) {
+	for _, obj := range v.informer.GetStore().List() {
+		if n, ok := obj.(*corev1.Node); ok {
+			all = append(all, n)
+		}
+	}
+	return all
+}
+
 // InstanceOf returns the instance that a node runs on, from the cache, or empty if that is not known.
 func (v *View) InstanceOf(name string) string {
 	obj, _, err := v.informer.GetStore().GetByKey(name)

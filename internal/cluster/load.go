@@ -80,12 +80,7 @@ type budget struct {
 
 // newCounter returns a counter that knows the budgets that allow no disruption. One that expects no pods blocks none.
 func (v *View) newCounter(ctx context.Context) (*counter, error) {
-	c := &counter{budgets: map[string][]budget{}, loads: map[string]*Load{}}
-	for _, obj := range v.informer.GetStore().List() {
-		if n, ok := obj.(*corev1.Node); ok {
-			c.nodes = append(c.nodes, n)
-		}
-	}
+	c := &counter{budgets: map[string][]budget{}, placement: newPlacement(v.nodes()), loads: map[string]*Load{}}
 	if v.Drains != nil {
 		var err error
 		c.snapshot, err = drain.NewSnapshot(*v.Drains, corev1.Taint{Key: taintKey, Effect: corev1.TaintEffectNoSchedule})
@@ -156,8 +151,8 @@ func grace(p *corev1.Pod) time.Duration {
 
 // counter counts pods by their node. Pods may be added concurrently.
 type counter struct {
-	budgets map[string][]budget // by namespace
-	nodes   []*corev1.Node
+	budgets   map[string][]budget // by namespace
+	placement placement
 
 	mu       sync.Mutex
 	loads    map[string]*Load
@@ -195,7 +190,7 @@ func (c *counter) add(p *corev1.Pod) {
 	}
 	load.LongestGrace = max(load.LongestGrace, grace(p))
 	load.coordinate(p)
-	if len(load.Pinned) < maxBlocked && isPinned(p, c.nodes) {
+	if len(load.Pinned) < maxBlocked && c.placement.isPinned(p) {
 		load.Pinned = append(load.Pinned, p.Namespace+"/"+p.Name)
 	}
 	blocked := BlockedPod{Pod: p.Namespace + "/" + p.Name}

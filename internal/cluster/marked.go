@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/node-drainer/node-drainer/internal/node"
 )
 
@@ -19,11 +17,7 @@ type MarkedNode struct {
 // MarkedNodes returns the Nodes that are marked or have the drain condition, by name, from the cache.
 func (v *View) MarkedNodes() []MarkedNode {
 	var marked []MarkedNode
-	for _, obj := range v.informer.GetStore().List() {
-		n, ok := obj.(*corev1.Node)
-		if !ok {
-			continue
-		}
+	for _, n := range v.nodes() {
 		one := MarkedNode{Node: toNode(n), InstanceID: node.InstanceOf(n)}
 		one.Mark, _ = node.MarkOf(n)
 		if one.Marked || one.Drain != nil {

@@ -14,7 +14,7 @@ func TestIsPinned(t *testing.T) {
 			n.Labels = map[string]string{corev1.LabelHostname: name, "pool": pool}
 		})
 	}
-	nodes := []*corev1.Node{labeled("a", "big"), labeled("b", "small"), labeled("c", "small")}
+	nodes := newPlacement([]*corev1.Node{labeled("a", "big"), labeled("b", "small"), labeled("c", "small")})
 	affinity := func(key string, values ...string) *corev1.Affinity {
 		return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
 			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
@@ -44,7 +44,7 @@ func TestIsPinned(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := &corev1.Pod{Spec: corev1.PodSpec{NodeName: tt.node, NodeSelector: tt.selector, Affinity: tt.affinity}}
-			if got := isPinned(p, nodes); got != tt.want {
+			if got := nodes.isPinned(p); got != tt.want {
 				t.Errorf("got %v", got)
 			}
 		})
