@@ -82,7 +82,7 @@ func (s simulated) run(stops func(*record) time.Duration) Course {
 			m.after(laterOf(p.GraceEndsAt, m.now).Sub(m.now), func() { m.gone(p.UID) })
 		}
 	}
-	m.recover()
+	m.replaceMissing()
 	for range mostDecisions(len(s.pods)) {
 		if !m.step() {
 			return m.ended(s.now)
@@ -92,9 +92,9 @@ func (s simulated) run(stops func(*record) time.Duration) Course {
 	return m.ended(s.now)
 }
 
-// recover has the budgets count the pods that are not healthy now as soon as a new pod would be Ready: those of another
-// node may just have been replaced.
-func (m *simulation) recover() {
+// replaceMissing has the budgets count the pods that are not healthy now as soon as a new pod would be Ready: those of
+// another node may just have been replaced.
+func (m *simulation) replaceMissing() {
 	starting := map[string]bool{}
 	for _, p := range m.state.Pods {
 		for _, name := range p.Budgets {

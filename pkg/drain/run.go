@@ -396,18 +396,19 @@ func (r *run) wakeBy(t time.Time) {
 }
 
 // interrupted is what a drain has done that was canceled.
-func (r *run) interrupted() Report {
-	report := r.removals.report(Step{})
-	report.Took, report.Controls = time.Since(r.started), r.controls
-	report.Expected = r.expectedLength()
+func (r *run) interrupted() Report { return r.soFar(Step{}) }
+
+// soFar is what the drain has done by the step.
+func (r *run) soFar(step Step) Report {
+	report := r.removals.report(step)
+	report.Took, report.Expected, report.Controls = time.Since(r.started), r.expectedLength(), r.controls
 	return report
 }
 
 // report is the result of the drain, given its verified last step.
 func (r *run) report(last Step) Report {
-	report := r.removals.report(last)
-	report.Took, report.Lost, report.Controls = time.Since(r.started), last.Lost, r.controls
-	report.Expected = r.expectedLength()
+	report := r.soFar(last)
+	report.Lost = last.Lost
 	for _, pod := range last.Left {
 		report.Left = append(report.Left, pod.Namespace+"/"+pod.Name)
 	}
