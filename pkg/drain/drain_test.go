@@ -105,7 +105,7 @@ func TestDrainWaitsForTheSettleTime(t *testing.T) {
 }
 
 // TestDrainWaitsForALateScheduler: a pod that the scheduler binds to a cordoned node shows how old its view is, and all
-// drains wait for twice as long.
+// drains wait for longer than such a pod may wait for its eviction, which is twice as long.
 func TestDrainWaitsForALateScheduler(t *testing.T) {
 	everything := corev1.Toleration{Operator: corev1.TolerationOpExists}
 	for _, tt := range []struct {
@@ -114,7 +114,7 @@ func TestDrainWaitsForALateScheduler(t *testing.T) {
 		late  func(*corev1.Pod)
 		want  time.Duration // that the second drain takes
 	}{
-		{"soon after", time.Minute, func(*corev1.Pod) {}, 8 * time.Second},
+		{"soon after", time.Minute, func(*corev1.Pod) {}, 10 * time.Second},
 		{"a pod that tolerates the taint", time.Minute, func(p *corev1.Pod) {
 			p.Spec.Tolerations = []corev1.Toleration{everything}
 		}, 5 * time.Second},

@@ -103,7 +103,7 @@ func (o *Owners) classify(rec *record, since, half time.Time) ownedPod {
 		o.byName[rec.owner] = one
 	}
 	age := time.Since(since)
-	again := since.Add(2 * max(age, firstLateEviction))
+	again := since.Add(lateAgain * max(age, firstLateEviction))
 	switch {
 	case one.told:
 		pod.class = putBack

@@ -6,9 +6,9 @@ import (
 )
 
 const (
-	// schedulerMargin is by how much a drain multiplies the longest delay that has been seen: a scheduler that lags
-	// behind may bind the next pod later than the last.
-	schedulerMargin = 2
+	// lateAgain is by how much the time is multiplied at which a late pod came, to evict it: where its successor is
+	// bound shows whether the scheduler is still behind.
+	lateAgain = 2
 	// longestSchedulerWait is how long after the taint a drain waits for the scheduler at the longest.
 	longestSchedulerWait = 2 * time.Minute
 	// schedulerMemory is for how long a delay counts.
@@ -32,12 +32,13 @@ func (d *schedulerDelay) observe(delay time.Duration) {
 	}
 }
 
-// wait returns how long after its taint a node may still get a pod; zero if the scheduler has not been late.
+// wait returns how long after its taint a node may still get a pod; zero if the scheduler has not been late. It is longer
+// than late pods wait for their eviction: while one drain evicts such a pod, no other ends, which could get the next.
 func (d *schedulerDelay) wait() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if time.Since(d.seen) > schedulerMemory {
 		return 0
 	}
-	return min(schedulerMargin*d.longest, longestSchedulerWait)
+	return min(lateAgain*d.longest+d.longest/2, longestSchedulerWait)
 }
