@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
@@ -114,7 +115,8 @@ func (d *Drainer) drain(ctx context.Context, t Target) (Report, error) {
 		return Report{}, err
 	}
 	requests, cancel := context.WithCancel(ctx)
-	defer r.stop(cancel)
+	stop := sync.OnceFunc(func() { r.stop(cancel) })
+	defer stop()
 	if err := r.begin(ctx); err != nil {
 		return Report{}, err
 	}
@@ -146,6 +148,7 @@ func (d *Drainer) drain(ctx context.Context, t Target) (Report, error) {
 		}
 		r.wakeBy(r.end()) // also if a request has no answer
 		if err := r.wait(ctx, step.Again); err != nil {
+			stop() // what the evictions in flight do counts
 			return r.interrupted(), err
 		}
 	}

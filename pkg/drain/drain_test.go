@@ -156,6 +156,34 @@ func TestDrainEndsWithTheCauseOfItsContext(t *testing.T) {
 	}
 }
 
+// TestEvictionsEndAfterTheirDrain: an eviction that is in flight when its drain is canceled has a second to end, since
+// one that the client cancels may have been counted against its budget already.
+func TestEvictionsEndAfterTheirDrain(t *testing.T) {
+	check := func(name string, webhook, ends time.Duration, want ...string) {
+		virtual(t, name, func(t *testing.T) {
+			c := newCluster(t)
+			c.answers, c.webhooks = constant(400*time.Millisecond), func(string) time.Duration { return webhook }
+			c.addBudget("web", 1, 1)
+			c.addPod("n", "a", "web")
+			c.start(defaults)
+			wait := c.drain("n", time.Hour)
+			elapse(100 * time.Millisecond)
+			cause, before := errors.New("leaving"), time.Now()
+			c.cancel(cause)
+			report, err := wait()
+			if took := time.Since(before); !errors.Is(err, cause) || took != ends {
+				t.Errorf("got %v after %v, want %v after %v", err, took, cause, ends)
+			}
+			c.expectRequests(want...)
+			if evicted := slices.ContainsFunc(report.Pods, func(p PodReport) bool { return p.How == Evicted }); evicted != (len(want) > 0) {
+				t.Errorf("the report has the pods %+v", report.Pods)
+			}
+		})
+	}
+	check("the API server answers", 0, 300*time.Millisecond, "evict n/a")
+	check("a webhook does not answer", time.Minute, time.Second)
+}
+
 // TestDrainWithoutAListOfBudgets waits for the list for a part of its time, and then leaves it to the API server to
 // check the budgets.
 func TestDrainWithoutAListOfBudgets(t *testing.T) {

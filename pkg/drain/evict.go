@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/node-drainer/node-drainer/internal/retry"
 )
 
 const (
@@ -29,6 +31,8 @@ const (
 	// lastCallTimeout bounds the last eviction of a pod, and how long it waits for a slot: what that takes is lost
 	// to the grace period if the pod must be deleted. The API server retries conflicts for half a second at a time.
 	lastCallTimeout = 5 * time.Second
+	// evictionEnd is how long an eviction that is in flight may still take when its drain has ended.
+	evictionEnd = time.Second
 	// podUpdateTimeout is how long the watch may take to show an accepted eviction before it is sent again.
 	podUpdateTimeout = 15 * time.Second
 	// firstRetry and lastRetry bound the pause after an attempt that failed.
@@ -41,7 +45,10 @@ const (
 // remover evicts and deletes pods.
 type remover struct{ client kubernetes.Interface }
 
-// evict evicts the pod with this UID, and not one of the same name that has replaced it on another node.
+// evict evicts the pod with this UID, and not one of the same name that has replaced it on another node. If ctx ends it
+// still waits for the answer, for evictionEnd: the API server counts an eviction against the budget, and deletes the
+// pod only then, if the client has not canceled the request. A pod that it does not delete blocks its budget for two
+// minutes (DeletionTimeout in pkg/controller/disruption of Kubernetes).
 func (r remover) evict(ctx context.Context, removal Removal) error {
 	eviction := &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: removal.Pod.Namespace, Name: removal.Pod.Name},
@@ -51,9 +58,14 @@ func (r remover) evict(ctx context.Context, removal Removal) error {
 	if !removal.Until.IsZero() {
 		timeout = min(max(time.Until(removal.Until), lastCallTimeout), writeTimeout)
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	sending, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
-	return r.send(ctx, http.MethodPost, removal.Pod, eviction, "eviction")
+	defer context.AfterFunc(ctx, func() {
+		if retry.Sleep(sending, evictionEnd) {
+			cancel()
+		}
+	})()
+	return r.send(sending, http.MethodPost, removal.Pod, eviction, "eviction")
 }
 
 // delete deletes the pod with this UID, in spite of its budget.

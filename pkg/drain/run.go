@@ -126,7 +126,8 @@ func (r *run) end() time.Time {
 	return t.end()
 }
 
-// stop ends the watch and the requests in flight, so that none outlives the drain. No budget starts another one.
+// stop ends the watch and the requests in flight, so that none outlives the drain: evictions have a moment to end by
+// themselves. No budget starts another one.
 func (r *run) stop(cancelRequests func()) {
 	r.claim(nil)
 	cancelRequests()

@@ -32,8 +32,9 @@ func (d *schedulerDelay) observe(delay time.Duration) {
 	}
 }
 
-// wait returns how long after its taint a node may still get a pod; zero if the scheduler has not been late. It is longer
-// than late pods wait for their eviction: while one drain evicts such a pod, no other ends, which could get the next.
+// wait returns how long after its taint a node may still get a pod; zero if the scheduler has not been late. It is
+// longer than late pods wait for their eviction: while one drain evicts such a pod, no other ends, which could get the
+// next.
 func (d *schedulerDelay) wait() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
