@@ -53,6 +53,8 @@ type agent struct {
 
 	mu      sync.Mutex
 	crashAt int       // the process crashes after so many more writes; never if zero
+	stopAt  int       // stop is called when so many more writes have been sent; never if zero
+	stop    func()    // has the process told to stop
 	down    []span    // when no process ran, or the one that did had crashed or was to stop
 	ended   time.Time // when the process that runs crashed, or was told to stop; zero if neither
 	process *process  // the one that runs; nil if none does
@@ -160,7 +162,9 @@ func (i Install) labels() map[string]string {
 func (a *agent) runProcess(ctx context.Context, cfg config.Agent) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	p := &process{agent: a, kill: cancel}
+	dead, die := context.WithCancel(context.Background())
+	defer die()
+	p := &process{agent: a, kill: cancel, dead: dead, die: die}
 	a.mu.Lock()
 	a.ended, a.process = time.Time{}, p
 	old := a.old
@@ -186,6 +190,22 @@ func (a *agent) crashAfter(n int) {
 	a.crashAt = n
 }
 
+// stopAfter has stop called when n more writes have been sent, before their answers.
+func (a *agent) stopAfter(n int, stop func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.stopAt, a.stop = n, stop
+}
+
+// countSent counts a write that is sent now.
+func (a *agent) countSent() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.stopAt--; a.stopAt == 0 {
+		a.stop()
+	}
+}
+
 // countWrite reports whether the process crashes now.
 func (a *agent) countWrite() bool {
 	a.mu.Lock()
@@ -198,6 +218,8 @@ func (a *agent) countWrite() bool {
 type process struct {
 	agent *agent
 	kill  context.CancelCauseFunc
+	dead  context.Context // ends when the process crashes; only then, a request in flight is canceled by that alone
+	die   func()
 
 	mu      sync.Mutex
 	crashed bool
@@ -213,6 +235,7 @@ func (p *process) crash() {
 		p.agent.mu.Unlock()
 		p.agent.world.log.add(p.agent.name, "process crashed")
 		p.kill(errCrashed)
+		p.die()
 	}
 }
 
@@ -226,6 +249,13 @@ func (p *process) hasCrashed() bool {
 func (p *process) do(r *http.Request, isWrite bool, server http.RoundTripper) (*http.Response, error) {
 	if p.hasCrashed() {
 		return nil, errCrashed
+	}
+	if isWrite {
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		defer context.AfterFunc(p.dead, cancel)() //nolint:contextcheck // The request has the other one.
+		r = r.WithContext(ctx)
+		p.agent.countSent()
 	}
 	answer, err := server.RoundTrip(r)
 	if err == nil && isWrite && p.agent.countWrite() {

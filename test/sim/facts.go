@@ -24,6 +24,7 @@ type facts struct {
 	removals  []removal
 	evictions []removal // of EKS
 	unguarded []kube.Record
+	canceled  []kube.Record          // evictions that the client canceled while the API server decided about them
 	losses    map[string]bool        // installs of which messages were lost
 	returns   map[string][]time.Time // by instance: when its machine booted again
 	cordons   map[string]time.Time   // by instance: when an administrator cordoned its node
@@ -153,6 +154,11 @@ func (f *facts) record(c *cluster, r kube.Record) {
 	if r.Client != eksClient && isUnguarded(r) {
 		f.mu.Lock()
 		f.unguarded = append(f.unguarded, r)
+		f.mu.Unlock()
+	}
+	if r.Canceled && c.stops(r.Client) {
+		f.mu.Lock()
+		f.canceled = append(f.canceled, r)
 		f.mu.Unlock()
 	}
 	pod, ok := r.Object.(*corev1.Pod)
@@ -371,7 +377,7 @@ func (w *world) outage(f Fault) []span {
 	from := w.began.Add(f.From)
 	s := span{from, from.Add(f.For)}
 	switch f.Do {
-	case "crash", "queue-duplicate", "queue-reorder", "aws-drop", "aws-fail":
+	case "crash", "stop", "queue-duplicate", "queue-reorder", "aws-drop", "aws-fail":
 		return nil
 	case "queue-delay":
 		s.until = s.until.Add(30 * time.Second)

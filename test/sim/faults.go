@@ -26,7 +26,7 @@ func (w faults) runFaults(ctx context.Context) {
 				return
 			}
 			w.log.add("fault", f.Do, "on", f.On, "what", f.What, "n", f.N, "for", f.For)
-			end := w.begin(f)
+			end := w.begin(ctx, f)
 			retry.Sleep(ctx, f.For)
 			end()
 			w.log.add("fault", f.Do+" ended", "on", f.On, "what", f.What)
@@ -36,8 +36,18 @@ func (w faults) runFaults(ctx context.Context) {
 }
 
 // begin lets a fault begin, and returns what ends it. Faults that last in an API server are those of injectFaults.
-func (w faults) begin(f Fault) (end func()) {
+func (w faults) begin(ctx context.Context, f Fault) (end func()) {
 	switch f.Do {
+	case "stop":
+		for _, a := range w.agentsOf(f.On) {
+			a.stopAfter(f.N, func() {
+				w.work.Go(func() {
+					if retry.Sleep(ctx, stopDuring(a.cluster.Timing)) {
+						a.terminate(ctx)
+					}
+				})
+			})
+		}
 	case "crash":
 		for _, a := range w.agentsOf(f.On) {
 			a.crashAfter(f.N)
@@ -58,6 +68,10 @@ func (w faults) begin(f Fault) (end func()) {
 	}
 	return func() {}
 }
+
+// stopDuring is how long after a write an agent is told to stop, so that its answer, or what the API server does before
+// it, often comes later.
+func stopDuring(t Timing) time.Duration { return t.Latency * 3 / 10 }
 
 // beginAWS lets a fault of AWS begin, and returns what ends it.
 func (w faults) beginAWS(f Fault) (end func()) {

@@ -29,6 +29,7 @@ func (g rareGenerator) all() {
 		{7, events.standby},
 		{12, g.restarted},
 		{8, events.hang},
+		{8, events.stopAgent},
 	} {
 		if g.chance(add.chance) {
 			add.to()

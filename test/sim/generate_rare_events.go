@@ -40,6 +40,20 @@ func (g rareEvents) admission() {
 	}
 }
 
+// stopAgent has agents told to stop while they work, with an API server that takes its time for each request.
+func (g rareEvents) stopAgent() {
+	c := g.clusterWithSteps()
+	if !g.chance(4) {
+		c.Timing.Latency = g.between(20*time.Millisecond, time.Second)
+	}
+	for range oneOf(g.generator, 1, 1, 2, 4) {
+		g.spec.Faults = append(g.spec.Faults, Fault{
+			Do: "stop", On: oneOf(g.generator, c.Installs...).Name, N: 1 + g.IntN(30),
+			From: oneOf(g.generator, g.spec.Steps...).At,
+		})
+	}
+}
+
 // nodeStep returns a step of the world that happens to a node, rather of the kinds, and whether there is one.
 func (g rareEvents) nodeStep(kinds ...string) (Step, bool) {
 	steps := slices.DeleteFunc(slices.Clone(g.spec.Steps), func(s Step) bool {

@@ -79,6 +79,10 @@ func (j *judge) all() []Violation {
 		j.violate("right object", r.At, "%s sent %s %s of %s without its UID or resource version", r.Client, r.Verb,
 			r.Resource, r.Name)
 	}
+	for _, r := range j.facts.canceled {
+		j.violate("evictions answered", r.At, "%s was told to stop, and canceled the eviction of pod %s", r.Client,
+			r.Name)
+	}
 	j.noMessageLeft()
 	j.nothingRepeated()
 	if most := j.machines.mostLaunched(); most >= j.mostLaunches() {

@@ -146,11 +146,13 @@ type DaemonSet struct {
 
 // Timing is how long the parts of a cluster take, where that differs from kube.DefaultTiming.
 type Timing struct {
-	Lag    time.Duration `json:",omitempty"` // how old the scheduler's view of nodes is
-	Count  time.Duration `json:",omitempty"` // until the disruption controller has counted
-	Watch  time.Duration `json:",omitempty"` // by how much watches lag
-	Boot   time.Duration // until a launched instance registers as a Node
-	Delete time.Duration // until the Node of a terminated instance is deleted
+	Lag   time.Duration `json:",omitempty"` // how old the scheduler's view of nodes is
+	Count time.Duration `json:",omitempty"` // until the disruption controller has counted
+	Watch time.Duration `json:",omitempty"` // by how much watches lag
+	// Latency is how long a request of the agent to the API server takes on average.
+	Latency time.Duration `json:",omitempty"`
+	Boot    time.Duration // until a launched instance registers as a Node
+	Delete  time.Duration // until the Node of a terminated instance is deleted
 }
 
 // Step is something that happens in the world, At so long after its start.

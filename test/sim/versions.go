@@ -45,6 +45,11 @@ func (a *agent) changeVersion(ctx context.Context, v Version) {
 		a.crashAfter(v.Crash)
 		return
 	}
+	a.terminate(ctx)
+}
+
+// terminate tells the process that runs to stop, as the kubelet does, and kills it if it does not in time.
+func (a *agent) terminate(ctx context.Context) {
 	if p := a.stopProcess(); p != nil && retry.Sleep(ctx, killedAfter) && a.runs(p) {
 		p.crash()
 	}
@@ -60,6 +65,16 @@ func (a *agent) stopProcess() *process {
 	a.ended = time.Now()
 	a.process.kill(errStopped)
 	return a.process
+}
+
+// stops reports whether a process of an install is told to stop, and has neither ended nor crashed.
+func (c *cluster) stops(install string) bool {
+	return slices.ContainsFunc(c.agents, func(a *agent) bool {
+		a.mu.Lock()
+		p, told := a.process, !a.ended.IsZero()
+		a.mu.Unlock()
+		return a.Name == install && p != nil && told && !p.hasCrashed()
+	})
 }
 
 // runs reports whether a process of the agent has not ended.

@@ -292,6 +292,7 @@ func (w *world) since(t time.Time) time.Duration { return t.Sub(w.began).Round(t
 func (c *cluster) start(w *world, seed uint64) {
 	c.server = kube.New(seed)
 	c.server.OnChange, c.server.Audit = c.observe, func(r kube.Record) { w.facts.record(c, r) }
+	c.server.Latency = c.Timing.Latency
 	timing := kube.DefaultTiming()
 	timing.SchedulerLag, timing.Count = c.Timing.Lag, max(timing.Count, c.Timing.Count)
 	c.controllers = c.server.Run(timing)

@@ -27,6 +27,9 @@ type Record struct {
 	DryRun  bool
 	Patch   string // the body of a patch
 	Webhook string // the name of the webhook that refused
+	// Canceled is of an eviction that the client canceled while the API server decided: it was counted against its budget,
+	// and the pod was not deleted.
+	Canceled bool
 }
 
 // IsWrite reports whether the request may change something.

@@ -140,6 +140,9 @@ func (h handler) evict() ([]byte, error) {
 			return nil, err
 		}
 	}
+	if h.Canceled { // The API server updates the budget all the same, and does not delete the pod.
+		return nil, apierrors.NewTimeoutError("the client has canceled the request", 0)
+	}
 	return h.succeed(h.s.deleteWithCondition(h.Client, before, options, "EvictionByEvictionAPI",
 		"Eviction API: evicting"))
 }

@@ -55,11 +55,18 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	latency := t.latency(c)
-	if err := sleep(r.Context(), latency/2); err != nil {
+	arrives := latency / 2
+	if c.IsEviction() {
+		arrives = latency / 4 // the rest of this half is between the update of the budget and the deletion
+	}
+	if err := sleep(r.Context(), arrives); err != nil {
 		return nil, err
 	}
 	if err := t.obstruct(r.Context(), c); err != nil {
 		return nil, err
+	}
+	if c.IsEviction() {
+		c.Canceled = sleep(r.Context(), latency/4) != nil
 	}
 	out, response := t.decide(c)
 	if out.err != nil {
