@@ -115,6 +115,29 @@ func TestEventsTakeTurns(t *testing.T) {
 	})
 }
 
+// TestMaintenanceAgainWhileADrainStops: a message that says that canceled maintenance is scheduled again, which comes
+// while the drain for it stops, stays in the queue, and is acted on when it comes again.
+func TestMaintenanceAgainWhileADrainStops(t *testing.T) {
+	given := with(inState(inService), func(f *fixture) {
+		f.drainTakes, f.drainStops = time.Hour, 2*time.Minute
+		f.scheduled = func(after time.Duration) (bool, error) { return after < time.Minute || after >= 2*time.Minute, nil }
+	})
+	inBubble(t, given, func(t *testing.T, f *fixture) {
+		a := f.agent()
+		for _, m := range []source{maintenance, canceledMaintenance} {
+			go func() { _ = a.Handle(t.Context(), m(f)) }()
+			time.Sleep(time.Minute + time.Second)
+		}
+		if err := a.Handle(t.Context(), maintenance(f)); err == nil {
+			t.Errorf("the message is lost; facts %q", f.facts)
+		}
+		time.Sleep(2 * time.Minute)
+		if mustHandle(t, f, a, maintenance); len(f.did("drain")) != 2 {
+			t.Errorf("steps %q, facts %q", f.did(""), f.facts)
+		}
+	})
+}
+
 // TestCancellationIsLost: a resync ends the drain for maintenance that EC2 no longer has scheduled.
 func TestCancellationIsLost(t *testing.T) {
 	given := with(inState(inService), scheduled(changes(true, 10*time.Minute, false)), func(f *fixture) {

@@ -86,11 +86,11 @@ func (s *state) giveUp(r *reason, out *plan) {
 
 // decideCancellation ends the drain for maintenance that EC2 does not have scheduled any more, and uncordons the node.
 func (s *state) decideCancellation(r *reason, out *plan) {
-	switch {
+	switch q := s.ofKind(event.ScheduledChange); {
 	case r.confirmed.IsZero():
 		s.askAWS(r, out)
-	case s.ofKind(event.ScheduledChange) != nil:
-		out.cancels = append(out.cancels, s.ofKind(event.ScheduledChange))
+	case q != nil:
+		out.cancel(q)
 	case r.done.has(uncordon):
 		out.end(r, "", nil)
 	default:

@@ -74,7 +74,7 @@ func (s *state) uncordonEarlier(r *reason, out *plan) {
 	isEnding := false
 	for _, q := range s.reasons {
 		if !q.canceled && !q.isLaunch() && q.At.Before(r.At) {
-			out.cancels = append(out.cancels, q)
+			out.cancel(q)
 			isEnding = true
 		}
 		isEnding = isEnding || q.canceled

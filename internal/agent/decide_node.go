@@ -44,7 +44,7 @@ func (s *state) decideRequest(out *plan) {
 		out.begins = append(out.begins, requestOf(s.node, s.now))
 	case s.node.DrainRequested:
 	case r != nil:
-		out.cancels = append(out.cancels, r)
+		out.cancel(r)
 	case s.isMarkedForRequest() || s.requested && s.isLeftUncordoned():
 		s.decideWithdrawal(out)
 	}

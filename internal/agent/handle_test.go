@@ -166,6 +166,25 @@ func TestMessageDuringAForgedOne(t *testing.T) {
 	})
 }
 
+// TestMessageAfterAForgedOne: the message of a termination that comes when a forged one has been contradicted, and its
+// node cannot be uncordoned for a while, is not dropped with that.
+func TestMessageAfterAForgedOne(t *testing.T) {
+	for name, age := range map[string]time.Duration{"later": 0, "earlier than a forged time": 2 * time.Minute} {
+		given := with(stateIs(changes(inService, 80*time.Second, terminating)), fails("uncordon", 10, errOutage))
+		each(t, name, given, func(t *testing.T, f *fixture) {
+			a := f.agent()
+			var forged sync.WaitGroup
+			forged.Go(func() { mustHandle(t, f, a, termination) })
+			time.Sleep(90 * time.Second)
+			mustHandle(t, f, a, func(f *fixture) queue.Message { return message("drain", f.start.Add(90*time.Second-age)) })
+			forged.Wait()
+			if at := f.when("complete drain"); at < 90*time.Second {
+				t.Errorf("completed after %v; facts %q", at, f.facts)
+			}
+		})
+	}
+}
+
 // TestCopyWithAnEarlierDeadline: a copy that ends earlier brings the deadline forward. The first one may be forged.
 func TestCopyWithAnEarlierDeadline(t *testing.T) {
 	inBubble(t, with(inState(inService), fails("exclude", 2, node.ErrGone)), func(t *testing.T, f *fixture) {

@@ -45,6 +45,8 @@ func (s verbs) has(v verb) bool { return s&(1<<v) != 0 }
 
 func (s verbs) with(v verb) verbs { return s | 1<<v }
 
+func (s verbs) without(v verb) verbs { return s &^ (1 << v) }
+
 // step is one thing to do. Two that are equal are one: it continues.
 type step struct {
 	do       verb
@@ -107,6 +109,13 @@ func (p *plan) drain(uid string, m node.Mark, isLate bool) {
 
 func (p *plan) end(r *reason, outcome Outcome, err error) {
 	p.ends = append(p.ends, ending{r, string(outcome), err})
+}
+
+// cancel has the reason end when its drain has stopped.
+func (p *plan) cancel(r *reason) {
+	if !r.canceled {
+		p.cancels = append(p.cancels, r)
+	}
 }
 
 // at has the instance decided about again at the time.

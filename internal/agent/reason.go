@@ -97,8 +97,12 @@ func (r *reason) again(now time.Time) {
 }
 
 // merge adds what another event of the same key says: the earlier of two deadlines, and of two beginnings. While AWS
-// contradicts what is known, a later event takes its place, which AWS may only now confirm.
+// contradicts what is known, a later event takes its place, which AWS may only now confirm. Of one that it has
+// contradicted for good it is asked once more, whatever the event says of its time.
 func (r *reason) merge(e event.Event, now time.Time, confirmTimeout time.Duration) {
+	if r.answer.contradicts() && r.confirmed.IsZero() {
+		r.answer, r.next = finding{}, now
+	}
 	replaces := !r.doubtEnds.IsZero() && e.At.After(r.At)
 	r.startsAt = r.startWith(e, replaces)
 	switch {
@@ -160,6 +164,7 @@ func (r *reason) heard(a answer, now time.Time, confirmTimeout time.Duration) {
 				f.verdict = ended
 			}
 			r.answer, r.confirmed = f, time.Time{}
+			r.done = r.done.without(uncordon) // which the node may have been since
 			return
 		}
 		r.next = earlier(r.next, r.doubtEnds)

@@ -65,16 +65,19 @@ type drainRun struct {
 // errNotNeeded: nothing needs the step any more.
 var errNotNeeded = errors.New("nothing needs it any more")
 
-// add adds the event to the reasons of the instance. It returns false if many copies of it wait already.
-func (r *record) add(ctx context.Context, e event.Event, settled chan error) bool {
+// add adds the event to the reasons of the instance. It returns an error if many copies of it wait already, or an event
+// like it was canceled, and has not ended.
+func (r *record) add(ctx context.Context, e event.Event, settled chan error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	one := r.reason(keyOf(e))
 	switch {
 	case one == nil:
 		one = r.begin(e)
+	case one.canceled:
+		return errCanceled
 	case settled != nil && len(one.waiting) > mostCopies:
-		return false
+		return errManyCopies
 	default:
 		one.merge(e, time.Now(), r.policy.confirmTimeout)
 	}
@@ -82,7 +85,7 @@ func (r *record) add(ctx context.Context, e event.Event, settled chan error) boo
 		one.waiting = append(one.waiting, settled)
 	}
 	r.work(ctx)
-	return true
+	return nil
 }
 
 // begin must be called with mu locked, and so must all below that do not lock it.

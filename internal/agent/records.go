@@ -15,6 +15,9 @@ import (
 // errManyCopies: so many messages report an event that this one waits in the queue for its end.
 var errManyCopies = errors.New("many messages report the event")
 
+// errCanceled: the message waits in the queue for the end of what was canceled before it came.
+var errCanceled = errors.New("an event like it was canceled, and its drain stops")
+
 // mostCopies bounds how many copies of an event wait for its end. AWS sends a few; somebody who forges them could
 // otherwise take the place of all other messages for as long as a drain lasts.
 const mostCopies = 10
@@ -75,8 +78,8 @@ func (r *records) all() []*record {
 // handle adds the event to the record of its instance, and returns when its message is not needed any more.
 func (r *records) handle(ctx context.Context, e event.Event) error {
 	settled := make(chan error, 1)
-	if !r.of(e.InstanceID).add(ctx, e, settled) {
-		return errManyCopies
+	if err := r.of(e.InstanceID).add(ctx, e, settled); err != nil {
+		return err
 	}
 	return <-settled
 }
