@@ -242,9 +242,11 @@ func (j podJudge) wasRefused(r removal) bool {
 	})
 }
 
-// isTaken reports whether the eviction of another pod took what the budget allowed at that moment.
+// isTaken reports whether the eviction of another pod took what the budget allowed at that moment, or was to, and the
+// process ended before.
 func (j podJudge) isTaken(r removal) bool {
-	return slices.ContainsFunc(slices.Concat(j.facts.removals, j.facts.evictions), func(e removal) bool {
+	ended := overlap(j.outages(r.Client, r.cluster), r.At, r.At.Add(2*r.cluster.Timing.Latency)) > 0
+	return ended || slices.ContainsFunc(slices.Concat(j.facts.removals, j.facts.evictions), func(e removal) bool {
 		return e.IsEviction() && e.pod.UID != r.pod.UID && e.pod.Labels["app"] == r.pod.Labels["app"] &&
 			e.At.Sub(r.At).Abs() < 10*time.Second
 	})

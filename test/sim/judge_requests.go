@@ -59,7 +59,9 @@ func (j requestJudge) inTurn() {
 			continue
 		}
 		before := turns[machine.group.Name]
-		i := slices.IndexFunc(before, func(o marking) bool { return o.node == m.node && o.from.Equal(m.from) })
+		i := slices.IndexFunc(before, func(o marking) bool {
+			return o.node == m.node && (o.from.Equal(m.from) || j.facts.hasRejoined(m.node, o.from, m.from.Add(slack)))
+		})
 		most := j.configs[r.Client].Event.AlarmsPerHour
 		if i < 0 {
 			turns[machine.group.Name] = append(before, m)
