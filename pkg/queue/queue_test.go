@@ -27,7 +27,9 @@ func TestOutcomeOf(t *testing.T) {
 
 		{"first release", 1, Release(someErr), false, false, Released, 0},
 		{"fourth release", 4, Release(someErr), false, false, Released, 7 * time.Second},
-		{"ninth release", 9, Release(someErr), false, false, Released, 10 * time.Second},
+		{"sixth release", 6, Release(someErr), false, false, Released, 10 * time.Second},
+		{"ninth release", 9, Release(someErr), false, false, Released, 80 * time.Second},
+		{"hundredth release", 100, Release(someErr), false, false, Released, 5 * time.Minute},
 		{"release while the process stops", 3, Release(someErr), false, true, Released, 3 * time.Second},
 
 		{"first rejection, with a redrive policy", 1, Reject(someErr), true, false, Rejected, time.Second},
