@@ -97,12 +97,9 @@ func (r *reason) again(now time.Time) {
 }
 
 // merge adds what another event of the same key says: the earlier of two deadlines, and of two beginnings. While AWS
-// contradicts what is known, a later event takes its place, which AWS may only now confirm. Of one that it has
-// contradicted for good it is asked once more, whatever the event says of its time.
+// contradicts what is known, a later event takes its place, which AWS may only now confirm.
 func (r *reason) merge(e event.Event, now time.Time, confirmTimeout time.Duration) {
-	if r.answer.contradicts() && r.confirmed.IsZero() {
-		r.answer, r.next = finding{}, now
-	}
+	r.askAgain(now)
 	replaces := !r.doubtEnds.IsZero() && e.At.After(r.At)
 	r.startsAt = r.startWith(e, replaces)
 	switch {
@@ -124,6 +121,14 @@ func (r *reason) merge(e event.Event, now time.Time, confirmTimeout time.Duratio
 	}
 	if !e.Deadline.IsZero() && (r.Deadline.IsZero() || e.Deadline.Before(r.Deadline)) {
 		r.Deadline = e.Deadline
+	}
+}
+
+// askAgain has AWS asked once more about an event that it has contradicted for good. It may confirm the one that joins
+// it, whatever that says of its time.
+func (r *reason) askAgain(now time.Time) {
+	if r.answer.contradicts() && r.confirmed.IsZero() {
+		r.answer, r.next = finding{}, now
 	}
 }
 
