@@ -63,7 +63,7 @@ func TestDecideReturnedPods(t *testing.T) {
 		m+31*s, "wait b backing-off; done", pod("b", back, tried(Denied, 5*m)))
 	given{state: since(3, m)}.expect(t, "nor does an API server that does not delete it",
 		2*m+30*s, "wait b backing-off; done", pod("b", back, tried(Deferred, 5*m)))
-	given{state: since(3, m)}.expect(t, "it has its grace period", 2*m, "wait b terminating; again 2m32s", pod("b", back, terminating(2*m+30*s)))
+	given{state: since(3, m)}.expect(t, "it has its grace period", 2*m, "wait b terminating; again 2m25s", pod("b", back, terminating(2*m+30*s)))
 	given{state: since(3, m)}.expect(t, "and no more", 2*m+32*s, "wait b terminating; done", pod("b", back, terminating(2*m+30*s)))
 	given{}.expect(t, "near the deadline it is told to stop although others are left",
 		9*m+30*s, "evict a in 30s, b in 30s", pod("a"), pod("b", back))

@@ -230,6 +230,7 @@ func (d *decision) wait(pod Pod, reason WaitReason, until ...time.Time) {
 	}
 	d.step.Wait = append(d.step.Wait, w)
 	d.decideAgain(append(until, pendingHandOver{d, pod}.lastStart(), d.schedule.deadline)...)
+	d.decideAgain(d.schedule.holdsUntil(pod)...)
 	if !d.schedule.now.Before(d.schedule.deadline) {
 		d.decideAgain(lastEnd(pod).Add(terminationLag))
 	}

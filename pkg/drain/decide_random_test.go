@@ -55,11 +55,42 @@ func randomState(r *rand.Rand, now time.Time) State {
 		s.Pods = append(s.Pods, p)
 	}
 	addHandOvers(r, &s, near)
+	if r.IntN(2) == 0 {
+		addRareStates(r, &s, near)
+	}
 	if r.IntN(4) == 0 {
 		s.Attached = []string{"pv-1", "pv-2"}
 		s.EmptyAt = oneOfThese(r, time.Time{}, near())
 	}
 	return s
+}
+
+// addRareStates has some pods return, or leave last, and a kubelet or a scheduler fail.
+func addRareStates(r *rand.Rand, s *State, near func() time.Time) {
+	before := func() time.Time { return near().Add(-time.Duration(r.IntN(60)) * time.Second) }
+	s.TierSince = map[int]time.Time{}
+	for tier := range oneOfThese(r, 0, 1, 3, 5) {
+		s.TierSince[tier] = before()
+	}
+	s.DeadSince = oneOfThese(r, time.Time{}, time.Time{}, before())
+	s.SchedulerWait = oneOfThese(r, 0, 0, time.Duration(r.IntN(120))*time.Second)
+	for i := range s.Pods {
+		p := &s.Pods[i]
+		switch r.IntN(8) {
+		case 0:
+			p.Returned, p.Brief = true, true
+		case 1:
+			p.Brief = true
+		case 2:
+			p.Brief, p.Unmounts = true, true
+		case 3:
+			p.EvictAt = near()
+		}
+		if !p.GraceEndsAt.IsZero() {
+			p.DeletedAt = p.GraceEndsAt.Add(-p.Grace)
+			s.GrantedUntil = oneOfThese(r, s.GrantedUntil, p.GraceEndsAt)
+		}
+	}
 }
 
 // addHandOvers has some pods hand over, in half of the states.

@@ -78,6 +78,15 @@ func (t *schedule) hasHeldLong(pod Pod) bool {
 	return pod.GraceEndsAt.IsZero() && (t.policy.AtDeadline != Delete || pod.Try.Last == Denied)
 }
 
+// holdsUntil are the instants at which hasHeldLong may become true.
+func (t *schedule) holdsUntil(pod Pod) []time.Time {
+	end := t.briefEnd(pod)
+	if end.IsZero() {
+		return nil
+	}
+	return []time.Time{end, end.Add(pod.Grace + endMargin)}
+}
+
 // briefEnd is when a pod that would return is removed whatever blocks it; zero while its tier has not started, and for
 // other pods. One that unmounts the volumes of others has the time for these before.
 func (t *schedule) briefEnd(pod Pod) time.Time {

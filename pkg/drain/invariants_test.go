@@ -79,6 +79,7 @@ func evictionViolation(s State, step Step, now, deadline time.Time, policy Polic
 		}
 		for _, other := range s.Pods {
 			stuck := !other.GraceEndsAt.IsZero() && (s.Unreachable || policy.StuckAfter > 0) // perhaps; it is not looked into
+			stuck = stuck || isHeld(s, other, now)
 			denied := other.Try.Last == Denied
 			started := bounded(policy, r.Pod.Tier) || r.Pod.Tier < len(policy.TierList) && !now.Before(halfOf(s, deadline))
 			if other.StayReason == "" && other.Tier < r.Pod.Tier && !stuck && !denied && !started {
@@ -102,13 +103,19 @@ func bounded(policy Policy, tier int) bool {
 // halfOf is half of the drain.
 func halfOf(s State, deadline time.Time) time.Time { return deadline.Add(-deadline.Sub(s.Since) / 2) }
 
+// isHeld reports whether a pod that leaves briefly has been held for as long as it may be.
+func isHeld(s State, p Pod, now time.Time) bool {
+	start, started := s.TierSince[p.Tier]
+	return p.Brief && started && !now.Before(start.Add(briefWait))
+}
+
 // lastCallViolation names a pod that is evicted for the last time too early, and one that is deleted although nothing
 // has refused its eviction.
 func lastCallViolation(s State, step Step, now, deadline time.Time, policy Policy) string {
 	taken := map[string]int{}
 	for _, r := range step.Evict {
 		taken[r.Budget]++
-		if r.Kind == LastEviction && (policy.AtDeadline == Leave || now.Before(halfOf(s, deadline))) {
+		if r.Kind == LastEviction && (policy.AtDeadline == Leave || now.Before(halfOf(s, deadline)) && !isHeld(s, r.Pod, now)) {
 			return r.Pod.Name + " is evicted for the last time, against the policy or too early"
 		}
 	}
@@ -163,7 +170,7 @@ func deletionViolation(s State, step Step, now, deadline time.Time, policy Polic
 			return r.Pod.Name + " is deleted as unhealthy, against the policy"
 		case r.Reason == AtDeadline && (policy.AtDeadline == Leave || r.Grace == 0):
 			return r.Pod.Name + " is deleted, against the policy or without a grace"
-		case r.Reason == AtDeadline && now.Before(halfOf(s, deadline)):
+		case r.Reason == AtDeadline && now.Before(halfOf(s, deadline)) && !isHeld(s, r.Pod, now):
 			return r.Pod.Name + " is deleted in the first half of the time"
 		}
 	}
@@ -172,7 +179,7 @@ func deletionViolation(s State, step Step, now, deadline time.Time, policy Polic
 
 func waitViolation(step Step, named map[string]int) string {
 	for _, w := range step.Wait {
-		node := w.Reason == VolumesAttached || w.Reason == Deregistering || w.Reason == SchedulerBehind
+		node := w.Reason == VolumesAttached || w.Reason == Deregistering || w.Reason == SchedulerBehind && w.Pod.EvictAt.IsZero()
 		switch {
 		case node != (w.Pod.Name == ""):
 			return fmt.Sprintf("%q waits for %s", w.Pod.Name, w.Reason)
@@ -225,9 +232,7 @@ func endViolation(s State, step Step, now, deadline time.Time, policy Policy) st
 	for _, p := range step.Left {
 		stuck := !p.GraceEndsAt.IsZero() && now.After(p.GraceEndsAt) && (s.Unreachable || p.Returned || policy.StuckAfter > 0)
 		dead := !p.GraceEndsAt.IsZero() && !s.DeadSince.IsZero() && now.After(laterOf(s.DeadSince, p.DeletedAt).Add(deadWait))
-		start, started := s.TierSince[p.Tier]
-		held := p.Brief && started && !now.Before(start.Add(briefWait))
-		if step.Done && early && !stuck && !dead && !held {
+		if step.Done && early && !stuck && !dead && !isHeld(s, p, now) {
 			return "done before the deadline though " + p.Name + " is left"
 		}
 	}
