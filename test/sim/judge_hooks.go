@@ -66,7 +66,7 @@ func (j hookJudge) limit(h Hook, a awsim.Action) time.Duration {
 	switch {
 	case h.Launch:
 		return launchLimit(cfg, a)
-	case j.wasForged(a), j.follows(a):
+	case j.wasForged(a), j.follows(a), j.hasLostMark(h, a):
 		return limit + cfg.Drain.Timeout
 	}
 	return limit
@@ -78,6 +78,14 @@ func (j hookJudge) wasForged(a awsim.Action) bool {
 	return slices.ContainsFunc(j.facts.truthsAt(a.InstanceID, a.ClosedAt, longest), func(t truth) bool {
 		return t.kind == "forged"
 	})
+}
+
+// hasLostMark reports whether the Node registered again, without the mark that has the deadline, and another process
+// went on with the drain: it begins it from the beginning, within what the hook allows.
+func (j hookJudge) hasLostMark(h Hook, a awsim.Action) bool {
+	m := j.machines.find(a.InstanceID)
+	return m != nil && j.facts.hasRejoined(a.InstanceID, a.StartedAt, a.ClosedAt) &&
+		overlap(j.outages(h.Install, m.cluster), a.StartedAt, a.ClosedAt) > 0
 }
 
 // follows reports whether the action began when another one of its hook ended, which a drain was under way for. That
