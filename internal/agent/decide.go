@@ -123,8 +123,8 @@ func (s *state) decideUnconfirmed(r *reason, p policy, out *plan) {
 	if r.Hook.Name != "" {
 		s.holdAfter(r, r.began.Add(holdUnconfirmedAfter), out)
 	}
-	switch at := r.began.Add(cordonUnconfirmedAfter); {
-	case r.isLaunch() || !s.registered || r.markedUID == s.node.UID || s.isEarly(r, p):
+	switch at := laterOf(r.began.Add(cordonUnconfirmedAfter), s.earliestCordon(r, p)); {
+	case r.isLaunch() || !s.registered || r.markedUID == s.node.UID:
 	case s.now.Before(at):
 		out.at(at)
 	default:
@@ -132,16 +132,18 @@ func (s *state) decideUnconfirmed(r *reason, p policy, out *plan) {
 	}
 }
 
-// isEarly reports whether the event is maintenance for which the node is not drained yet.
-func (s *state) isEarly(r *reason, p policy) bool {
-	earliest, _ := maintenanceWindow(laterOf(r.Deadline, maintenanceStart(s.node)), p)
-	isPlanned := r.Kind == event.ScheduledChange && !r.Deadline.IsZero()
-	return isPlanned && s.now.Before(earliest) && !isDrainedForMaintenance(s.node)
+// earliestCordon is when the time has come to drain the node, if the event is maintenance for which it is not drained
+// yet; zero is at once.
+func (s *state) earliestCordon(r *reason, p policy) (earliest time.Time) {
+	if r.Kind == event.ScheduledChange && !r.Deadline.IsZero() && !isDrainedForMaintenance(s.node) {
+		earliest, _ = maintenanceWindow(laterOf(r.Deadline, maintenanceStart(s.node)), p)
+	}
+	return earliest
 }
 
 func (s *state) decideConfirmed(r *reason, p policy, out *plan) {
 	switch {
-	case s.mustWait(r, p) && s.isTooOld(r, p):
+	case s.mustWait(r, p) && s.isTooOld(r, p, out):
 		out.end(r, Canceled, nil)
 	case s.mustWait(r, p):
 		s.postpone(node.Postponement{}, out)

@@ -18,6 +18,9 @@ func (s *state) decideDrain(r *reason, p policy, out *plan) {
 		s.decideDrained(r, *report, p, out)
 		return
 	}
+	if s.now.Before(r.holdEnds) {
+		out.at(r.holdEnds)
+	}
 	switch {
 	case s.isPastHold(r):
 		s.finish(r, Outcome(r.launched), out)
@@ -40,9 +43,6 @@ func (s *state) decideDrain(r *reason, p policy, out *plan) {
 	}
 	if r.mustAsk {
 		s.askAWS(r, out)
-	}
-	if !r.holdEnds.IsZero() {
-		out.at(r.holdEnds)
 	}
 	if !s.asksFirst(r, p, out) {
 		s.cordonAndDrain(r, p, out)

@@ -50,9 +50,17 @@ func (s *state) mustWait(r *reason, p policy) bool {
 }
 
 // isTooOld reports whether a rebalance recommendation has waited for so long that its node would not stay cordoned.
-func (s *state) isTooOld(r *reason, p policy) bool {
+func (s *state) isTooOld(r *reason, p policy, out *plan) bool {
 	timeout := p.events.RebalanceTimeout
-	return r.Kind == event.RebalanceRecommendation && timeout > 0 && !s.now.Before(r.began.Add(timeout))
+	if r.Kind != event.RebalanceRecommendation || timeout == 0 {
+		return false
+	}
+	end := r.began.Add(timeout)
+	if s.now.Before(end) {
+		out.at(end)
+		return false
+	}
+	return true
 }
 
 // canBeginMaintenance reports whether the drain for maintenance at the time may begin, or go on.
