@@ -203,7 +203,9 @@ func (j podJudge) deadlineOf(r removal, m marking) time.Time {
 	if overlap(j.outages(r.Client, r.cluster), r.At.Add(-time.Minute), r.At) > 0 {
 		deadlines = append(deadlines, unmarkedDeadlines(j, r, m)...)
 	}
-	deadlines = append(deadlines, askedDeadline(nodeAt(&r.cluster.changes, m.node, r.At)))
+	for _, at := range []time.Time{r.At.Add(-r.cluster.Timing.Watch - time.Second), r.At} { // The watch may show it later.
+		deadlines = append(deadlines, askedDeadline(nodeAt(&r.cluster.changes, m.node, at)))
+	}
 	deadlines = slices.DeleteFunc(deadlines, time.Time.IsZero)
 	return slices.MinFunc(append(deadlines, m.mark.Deadline), time.Time.Compare)
 }
