@@ -282,8 +282,9 @@ func (c *confirmer) judgeMark(
 	}
 	e := eventOfMark(n)
 	ofHook := e.Kind == event.LifecycleTerminating || e.Kind == event.LifecycleLaunching
+	inStandby := m.State == "Standby" && !ofHook // where EC2 terminates it as anywhere else
 	switch inService := m.State == "InService"; {
-	case !inService && !m.State.Unknown(): // or Undescribed
+	case !inService && !inStandby && !m.State.Unknown(): // or Undescribed
 		return finding{verdict: ended}, nil
 	case inService && ofHook, isWarningDecided(n, inService, isDrained):
 		return judgeReturned(n), nil
@@ -292,10 +293,7 @@ func (c *confirmer) judgeMark(
 		return judgeLeaver(n, i), err
 	}
 	a, err := c.ask(ctx, e)
-	if a.verdict == confirmed && isRecommendationOver(n, c.cfg.Events.RebalanceTimeout) {
-		return contradicts("no interruption has followed"), err
-	}
-	return a.finding, err
+	return judgeMarked(n, a.finding, c.cfg.Events.RebalanceTimeout, inStandby), err
 }
 
 // askAlarm asks CloudWatch whether the alarm is in the state ALARM. The mark of a node does not name the alarm that it

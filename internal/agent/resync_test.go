@@ -166,6 +166,16 @@ func TestResync(t *testing.T) {
 			[]string{"cordon until 1m55s", "drain node-1 until 1m0s", "exclude"},
 		},
 		{
+			"the drain for a Spot interruption continues in Standby",
+			with(cordoned(event.SpotInterruption, -h, time.Minute, 2*time.Minute), inGroup("Standby"),
+				ec2Says(changes(spot(running), time.Minute+1, spot("shutting-down")))),
+			[]string{"cordon until 1m55s", "drain node-1 until 1m0s", "exclude"},
+		},
+		{
+			"the maintenance is complete, but the instance is in Standby: stays cordoned",
+			with(maintenance, inGroup("Standby"), scheduled(always(false))), nil,
+		},
+		{
 			"the drain for the end of a Capacity Block continues, although EC2 does not list its instances",
 			with(cordoned(event.CapacityBlockExpiration, -h, 10*time.Minute, 40*time.Minute), inGroup(inService),
 				fails("list", 1000, errOutage), func(f *fixture) { f.drainTakes = 9 * time.Minute }),

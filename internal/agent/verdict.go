@@ -142,6 +142,18 @@ func isAnnounced(n node.Node) bool {
 	return n.Mark.TerminatesAt.Add(overdueAfter).After(time.Now()) && !ofMaintenance
 }
 
+// judgeMarked judges the event that a node was cordoned for by what AWS says of it. A node whose instance is in Standby
+// stays cordoned until that is in service again.
+func judgeMarked(n node.Node, f finding, rebalanceTimeout time.Duration, inStandby bool) finding {
+	if f.verdict == confirmed && isRecommendationOver(n, rebalanceTimeout) {
+		f = contradicts("no interruption has followed")
+	}
+	if inStandby && f.contradicts() {
+		return finding{verdict: ended}
+	}
+	return f
+}
+
 // judgeLeaver judges the event that a node was cordoned for whose instance is in no group any more: it is terminated,
 // or was detached.
 func judgeLeaver(n node.Node, i ec2.Instance) finding {
