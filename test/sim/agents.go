@@ -63,11 +63,13 @@ type agent struct {
 
 // run runs processes until ctx ends.
 func (a *agent) run(ctx context.Context) error {
-	cfg, err := config.ReadAgent(a.withoutPolicies())
-	if err != nil {
-		return err
-	}
+	environ := a.withoutPolicies()
 	for ctx.Err() == nil {
+		cfg, err := config.ReadAgent(environ)
+		if err != nil {
+			return err
+		}
+		environ = append(environ, a.Later...)
 		if err := a.runProcess(ctx, cfg); ctx.Err() == nil {
 			a.world.log.add(a.name, "process ended", "error", err)
 			a.awaitRestart(ctx, errors.Is(err, errStopped))

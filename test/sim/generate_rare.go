@@ -30,6 +30,7 @@ func (g rareGenerator) all() {
 		{12, g.restarted},
 		{8, events.hang},
 		{8, events.stopAgent},
+		{12, events.configure},
 	} {
 		if g.chance(add.chance) {
 			add.to()

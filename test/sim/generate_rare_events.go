@@ -47,11 +47,30 @@ func (g rareEvents) stopAgent() {
 		c.Timing.Latency = g.between(20*time.Millisecond, time.Second)
 	}
 	for range oneOf(g.generator, 1, 1, 2, 4) {
-		g.spec.Faults = append(g.spec.Faults, Fault{
-			Do: "stop", On: oneOf(g.generator, c.Installs...).Name, N: 1 + g.IntN(30),
-			From: oneOf(g.generator, g.spec.Steps...).At,
-		})
+		g.stop(oneOf(g.generator, c.Installs...))
 	}
+}
+
+// stop has the processes of an install told to stop during one of their next writes after a step.
+func (g rareEvents) stop(i Install) {
+	g.spec.Faults = append(g.spec.Faults, Fault{
+		Do: "stop", On: i.Name, N: 1 + g.IntN(30), From: oneOf(g.generator, g.spec.Steps...).At,
+	})
+}
+
+// configure has an install configured otherwise while it works: how it marks nodes.
+func (g rareEvents) configure() {
+	c := g.clusterWithSteps()
+	i := &c.Installs[g.IntN(len(c.Installs))]
+	for range oneOf(g.generator, 1, 2) {
+		i.Later = append(i.Later, oneOf(g.generator,
+			[]string{"NODE_TAINT_KEY=node-drainer.io/leaving"},
+			[]string{"NODE_TAINT_EFFECT=PreferNoSchedule", "NODE_CORDON=true"},
+			[]string{"NODE_TAINT_EFFECT=NoSchedule", "NODE_CORDON=false"},
+			[]string{"NODE_EXCLUDE_FROM_LOAD_BALANCERS=off"}, []string{"NODE_EXCLUDE_FROM_LOAD_BALANCERS=late"},
+		)...)
+	}
+	g.stop(*i)
 }
 
 // nodeStep returns a step of the world that happens to a node, rather of the kinds, and whether there is one.

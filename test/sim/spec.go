@@ -45,6 +45,7 @@ type Install struct {
 	Replicas int      // more than one elect a leader
 	Named    bool     `json:",omitempty"` // HOOK_NAMES is set
 	Settings []string `json:",omitempty"` // further variables, as KEY=VALUE
+	Later    []string `json:",omitempty"` // that all processes but the first have besides
 	ByNode   bool     `json:",omitempty"` // its Nodes say how they are drained, in place of the variables
 	Old      bool     `json:",omitempty"` // make sim-upgrade: its first processes are of the older commit
 }
