@@ -212,7 +212,7 @@ func (f nodes) Cordon(_ context.Context, n node.Node, reason node.Reason) (node.
 	}
 	mark := &f.node.Mark
 	before := *mark
-	*mark = mark.Merge(reason, time.Now())
+	*mark, f.node.Uncordoned = mark.Merge(reason, time.Now()), false
 	if mark.InstanceID = n.InstanceID; reason.Reboots {
 		mark.BootID = n.BootID
 	}

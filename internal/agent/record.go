@@ -210,6 +210,7 @@ func (r *record) read() {
 			r.unseenUID = ""
 		}
 	}
+	s.uncordoned = s.now.After(r.written.Add(cordonAgainAfter)) && (s.node.Uncordoned || s.node.Mark.Since.IsZero())
 	s.running, s.failing = map[step]time.Time{}, map[step]time.Time{}
 	for st, f := range r.failed {
 		s.failing[st] = f.since
@@ -251,6 +252,10 @@ func (r *record) knownNode() (node.Node, bool) {
 
 // hasTimesOf reports whether two marks are the same, as far as the agent has changed them.
 func hasTimesOf(a, b node.Mark) bool { return a.Since.Equal(b.Since) && a.Deadline.Equal(b.Deadline) }
+
+// cordonAgainAfter is how long after the agent has cordoned a node it is cordoned again if somebody has uncordoned it: a
+// webhook may do so each time. What is removed is noticed by the next resync.
+const cordonAgainAfter = time.Minute
 
 // watchLag is for how long a mark is believed that the watch of the Nodes does not show.
 const watchLag = 10 * time.Minute

@@ -3,6 +3,7 @@ package agent_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -372,6 +373,43 @@ func TestResyncAndMessage(t *testing.T) {
 		}
 		f.wantOutcome(t, agent.Drained)
 	})
+}
+
+// TestUncordonedDuringADrain: a node that somebody uncordons while it is drained is cordoned again, with the same
+// deadline, also if the mark is removed. A webhook that does so each time causes no more than one call a resync.
+func TestUncordonedDuringADrain(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name    string
+		remove  given
+		always  bool
+		cordons int
+	}{
+		{"once", func(f *fixture) { f.node.Uncordoned = true }, false, 2},
+		{"with the mark", func(f *fixture) { f.node.Mark = node.Mark{} }, false, 2},
+		{"always", func(f *fixture) { f.node.Uncordoned = true }, true, 8},
+	} {
+		each(t, tt.name, inGroup(terminating, "drain"), func(t *testing.T, f *fixture) {
+			f.drainTakes = 30 * time.Minute
+			remove := func() {
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				tt.remove(f)
+			}
+			time.AfterFunc(11*time.Minute, func() {
+				for remove(); tt.always && f.after() < 30*time.Minute; remove() {
+					time.Sleep(time.Second)
+				}
+			})
+			resync(t, f.agent(), 40*time.Minute)
+			if got := f.did("cordon"); len(got) != tt.cordons || slices.ContainsFunc(got, func(s string) bool { return s != "cordon until 1h0m0s" }) {
+				t.Errorf("cordoned %d times, want %d: %q", len(got), tt.cordons, got)
+			}
+			if len(f.did("drain")) != 1 || len(f.did("complete")) != 1 {
+				t.Errorf("steps %q", f.did(""))
+			}
+		})
+	}
 }
 
 // TestLostMessage: an action counts as lost if its message does not arrive before the first resync after its end. A

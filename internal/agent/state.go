@@ -35,6 +35,7 @@ type state struct {
 	node       node.Node // with the mark that it is known to have
 	nodeSince  time.Time // since when this process knows the Node
 	registered bool
+	uncordoned bool // somebody has uncordoned the node, or removed its mark
 	reasons    []*reason
 	running    map[step]time.Time // since when, with the attempts before
 	failing    map[step]time.Time // since when steps have failed that are not being done
@@ -131,9 +132,9 @@ func (s *state) isNeeded(except *reason) bool {
 // limitBegan reports whether the node is to be drained for the reason: nothing is left to wait for before.
 func (r *reason) limitBegan() bool { return !r.limit.known.IsZero() || r.markedUID != "" }
 
-// isMarked reports whether the Node has the deadline of the reason.
+// isMarked reports whether the Node is cordoned, and has the deadline of the reason.
 func (s *state) isMarked(r *reason, p policy) bool {
-	return r.markedUID == s.node.UID && !r.deadline.IsZero() && !r.deadline.After(r.drainBy(p))
+	return (p.dryRun || !s.uncordoned) && r.markedUID == s.node.UID && !r.deadline.IsZero() && !r.deadline.After(r.drainBy(p))
 }
 
 // isRecorded reports whether the mark of the Node says all that the messages of the reason did: they are not needed.

@@ -32,6 +32,8 @@ type Node struct {
 	Unselected bool   // NODE_SELECTOR leaves the Node to another agent
 	Manager    Manager
 	Mark       Mark // zero if the agent has not marked the node
+	// Uncordoned reports whether the Node has a mark, and somebody has removed the taint or the cordon.
+	Uncordoned bool
 	Policy     Policy
 	// HasCondition reports whether the Node has the drain condition, whatever its status.
 	HasCondition bool
@@ -167,6 +169,7 @@ func (n *Nodes) Find(instanceID string) (found Node, ok bool) {
 		return Node{}, false
 	}
 	found = n.selector.nodeOf(best)
+	found.Uncordoned = !found.Mark.Since.IsZero() && !n.cfg.isCordoned(best)
 	return found, !found.Unselected
 }
 
