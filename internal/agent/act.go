@@ -3,11 +3,13 @@ package agent
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/autoscaling"
 	"github.com/node-drainer/node-drainer/internal/event"
 	"github.com/node-drainer/node-drainer/internal/node"
+	"github.com/node-drainer/node-drainer/internal/retry"
 	"github.com/node-drainer/node-drainer/pkg/drain"
 )
 
@@ -174,9 +176,7 @@ func (r *record) doRegister(ctx context.Context, w work) (result, error) {
 		return r.lookUp(ctx, w.InstanceID)
 	}
 	r.observer.NodeAwaited(w.Event)
-	waiting, cancel := context.WithDeadlineCause(ctx, w.At.Add(r.cfg.RegistrationTimeout), errUnregistered)
-	defer cancel()
-	n, err := r.nodes.Await(waiting, w.InstanceID, nil)
+	n, err := r.await(ctx, w)
 	switch {
 	case errors.Is(err, errUnregistered):
 		return r.lookUp(ctx, w.InstanceID) // the watch may have missed it
@@ -185,6 +185,27 @@ func (r *record) doRegister(ctx context.Context, w work) (result, error) {
 	}
 	return r.found(n), nil
 }
+
+// await waits for the Node of the instance, for as long as that may take to register and runs.
+func (r *record) await(ctx context.Context, w work) (node.Node, error) {
+	until, end := context.WithDeadlineCause(ctx, w.At.Add(r.cfg.RegistrationTimeout), errUnregistered)
+	defer end()
+	waiting, stop := context.WithCancelCause(until)
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	defer stop(nil)
+	asking.Go(func() {
+		for retry.Sleep(waiting, stoppedInterval) {
+			if r.confirmer.isStopped(waiting, w.InstanceID) {
+				stop(errUnregistered)
+			}
+		}
+	})
+	return r.nodes.Await(waiting, w.InstanceID, nil) //nolint:wrapcheck // It is handled by the caller.
+}
+
+// stoppedInterval is how often EC2 is asked whether an instance runs whose Node is awaited: it may end meanwhile.
+const stoppedInterval = 30 * time.Second
 
 // lookUp asks the API server for the Node of the instance: a watch may have missed it.
 func (r *record) lookUp(ctx context.Context, instanceID string) (result, error) {

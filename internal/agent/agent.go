@@ -121,16 +121,18 @@ func (a *Agent) Run(ctx context.Context) error {
 	return a.resyncer.run(ctx)
 }
 
-// watchRequests looks at nodes when the annotation that asks for their drain was added or removed.
+// watchRequests looks at nodes when the annotation that asks for their drain was added or removed, or they were
+// uncordoned.
 func (a *Agent) watchRequests(ctx context.Context) {
 	for {
 		for _, n := range a.nodes.All() {
-			if n.DrainRequested || n.Mark.Reason == string(event.DrainRequested) || a.records.isRequested(n.InstanceID) {
+			isMarked := n.Mark.Reason == string(event.DrainRequested)
+			if n.DrainRequested || n.Uncordoned || isMarked || a.records.isRequested(n.InstanceID) {
 				a.records.of(n.InstanceID).wake(ctx)
 			}
 		}
 		select {
-		case <-a.nodes.DrainRequests():
+		case <-a.nodes.ByHand():
 		case <-ctx.Done():
 			return
 		}

@@ -179,6 +179,7 @@ func (r *record) decide(ctx context.Context) (again time.Time, busy bool) {
 			one.settle(nil)
 		}
 	}
+	r.cordonAgain(&p)
 	r.report(&p)
 	r.carryOut(ctx, &p)
 	switch now := time.Now(); {
@@ -253,8 +254,8 @@ func (r *record) knownNode() (node.Node, bool) {
 // hasTimesOf reports whether two marks are the same, as far as the agent has changed them.
 func hasTimesOf(a, b node.Mark) bool { return a.Since.Equal(b.Since) && a.Deadline.Equal(b.Deadline) }
 
-// cordonAgainAfter is how long after the agent has cordoned a node it is cordoned again if somebody has uncordoned it: a
-// webhook may do so each time. What is removed is noticed by the next resync.
+// cordonAgainAfter is how long after the agent has cordoned a node it is cordoned again if somebody has uncordoned it:
+// a webhook may do so each time. That its mark was removed, the next resync notices.
 const cordonAgainAfter = time.Minute
 
 // watchLag is for how long a mark is believed that the watch of the Nodes does not show.
@@ -270,6 +271,13 @@ func (r *record) takeTurn(p policy) {
 	if c.kind != "" && !s.hasTurn {
 		r.claimed = c.kind
 		s.hasTurn, s.refusal = r.turns.take(c, p)
+	}
+}
+
+// cordonAgain has the instance decided about again when its node may be cordoned again, which somebody has uncordoned.
+func (r *record) cordonAgain(p *plan) {
+	if r.state.node.Uncordoned && !r.state.uncordoned && len(r.state.reasons) > 0 {
+		p.at(r.written.Add(cordonAgainAfter + time.Millisecond))
 	}
 }
 

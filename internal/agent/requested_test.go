@@ -15,7 +15,7 @@ import (
 )
 
 // DrainRequests has an element when request has changed the Node.
-func (f nodes) DrainRequests() <-chan struct{} { return f.requestChannel() }
+func (f nodes) ByHand() <-chan struct{} { return f.requestChannel() }
 
 func (f *fixture) requestChannel() chan struct{} {
 	f.mu.Lock()

@@ -376,18 +376,18 @@ func TestResyncAndMessage(t *testing.T) {
 }
 
 // TestUncordonedDuringADrain: a node that somebody uncordons while it is drained is cordoned again, with the same
-// deadline, also if the mark is removed. A webhook that does so each time causes no more than one call a resync.
+// deadline, also if the mark is removed. A webhook that does so each time causes no more than one call a minute.
 func TestUncordonedDuringADrain(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		name    string
-		remove  given
-		always  bool
-		cordons int
+		name        string
+		remove      given
+		always      bool
+		least, most int // cordons
 	}{
-		{"once", func(f *fixture) { f.node.Uncordoned = true }, false, 2},
-		{"with the mark", func(f *fixture) { f.node.Mark = node.Mark{} }, false, 2},
-		{"always", func(f *fixture) { f.node.Uncordoned = true }, true, 8},
+		{"once", func(f *fixture) { f.node.Uncordoned = true }, false, 2, 2},
+		{"with the mark", func(f *fixture) { f.node.Mark = node.Mark{} }, false, 2, 2},
+		{"always", func(f *fixture) { f.node.Uncordoned = true }, true, 7, 20},
 	} {
 		each(t, tt.name, inGroup(terminating, "drain"), func(t *testing.T, f *fixture) {
 			f.drainTakes = 30 * time.Minute
@@ -402,8 +402,10 @@ func TestUncordonedDuringADrain(t *testing.T) {
 				}
 			})
 			resync(t, f.agent(), 40*time.Minute)
-			if got := f.did("cordon"); len(got) != tt.cordons || slices.ContainsFunc(got, func(s string) bool { return s != "cordon until 1h0m0s" }) {
-				t.Errorf("cordoned %d times, want %d: %q", len(got), tt.cordons, got)
+			got := f.did("cordon")
+			isOther := func(s string) bool { return s != "cordon until 1h0m0s" }
+			if len(got) < tt.least || len(got) > tt.most || slices.ContainsFunc(got, isOther) {
+				t.Errorf("cordoned %d times, want %d to %d: %q", len(got), tt.least, tt.most, got)
 			}
 			if len(f.did("drain")) != 1 || len(f.did("complete")) != 1 {
 				t.Errorf("steps %q", f.did(""))

@@ -134,7 +134,8 @@ func (r *reason) limitBegan() bool { return !r.limit.known.IsZero() || r.markedU
 
 // isMarked reports whether the Node is cordoned, and has the deadline of the reason.
 func (s *state) isMarked(r *reason, p policy) bool {
-	return (p.dryRun || !s.uncordoned) && r.markedUID == s.node.UID && !r.deadline.IsZero() && !r.deadline.After(r.drainBy(p))
+	isCordoned := p.dryRun || !s.uncordoned
+	return isCordoned && r.markedUID == s.node.UID && !r.deadline.IsZero() && !r.deadline.After(r.drainBy(p))
 }
 
 // isRecorded reports whether the mark of the Node says all that the messages of the reason did: they are not needed.

@@ -86,8 +86,9 @@ type Nodes interface {
 	Announce(ctx context.Context, n node.Node, startsAt time.Time) error
 	// EndMaintenance removes that record.
 	EndMaintenance(ctx context.Context, n node.Node) error
-	// DrainRequests returns a channel that receives after an annotation that asks for a drain was added or removed.
-	DrainRequests() <-chan struct{}
+	// ByHand returns a channel that receives after an annotation that asks for a drain was added or removed, and after
+	// a node with a mark was uncordoned.
+	ByHand() <-chan struct{}
 	// Protect keeps the Cluster Autoscaler from scaling down the node during a rollout.
 	Protect(ctx context.Context, n node.Node, group string) (protected bool, err error)
 	Unprotect(ctx context.Context, n node.Node) (unprotected bool, err error)

@@ -119,9 +119,11 @@ func cordonPatch(current *corev1.Node, cfg Config, reason Reason, now time.Time)
 	return p, mark
 }
 
-// isCordoned reports whether the Node has the taint, and is unschedulable if the configuration says so.
-func (c Config) isCordoned(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Spec.Taints, c.isTaint) && (node.Spec.Unschedulable || !c.Cordon)
+// isUncordoned reports whether the Node has a mark, and not the taint, or is not unschedulable although the
+// configuration says so.
+func (c Config) isUncordoned(node *corev1.Node) bool {
+	_, marked := MarkOf(node)
+	return marked && (!slices.ContainsFunc(node.Spec.Taints, c.isTaint) || c.Cordon && !node.Spec.Unschedulable)
 }
 
 // uncordonPatch returns the patch that removes our mark, and what it lists as added, from current; nil if

@@ -80,7 +80,7 @@ func New(client kubernetes.Interface, cfg Config) (*Nodes, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Nodes{cfg: cfg, selector: selector, requests: requests{make(chan struct{}, 1)}, changes: func(string) {}}
+	n := &Nodes{cfg: cfg, selector: selector, requests: requests{cfg, make(chan struct{}, 1)}, changes: func(string) {}}
 	n.lookups = batch.Batcher[string, Node]{Max: lookupMax, Window: lookupWindow, Call: lookup(client, selector)}
 	n.informer = informers.NewNodeInformer(client, 0, cache.Indexers{byInstance: instanceIndex})
 	n.managed = managed{n.informer.GetStore(), selector}
@@ -169,7 +169,7 @@ func (n *Nodes) Find(instanceID string) (found Node, ok bool) {
 		return Node{}, false
 	}
 	found = n.selector.nodeOf(best)
-	found.Uncordoned = !found.Mark.Since.IsZero() && !n.cfg.isCordoned(best)
+	found.Uncordoned = n.cfg.isUncordoned(best)
 	return found, !found.Unselected
 }
 

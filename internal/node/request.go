@@ -17,26 +17,29 @@ func IsDrainRequested(node *corev1.Node) bool {
 	return id != "" && node.Annotations[DrainRequestAnnotation] == id
 }
 
-// requests notices on which Nodes drains are requested.
-type requests struct{ noticed chan struct{} }
+// requests notices on which Nodes drains are requested, and which are uncordoned.
+type requests struct {
+	cfg     Config
+	noticed chan struct{}
+}
 
-// DrainRequests returns a channel that has an element when the watch has shown, since the last one was received, that
-// the drain of a Node was requested, that such a request was withdrawn, or that a Node was marked or unmarked for one:
-// the watch may show the mark after the withdrawal.
-func (r requests) DrainRequests() <-chan struct{} { return r.noticed }
+// ByHand returns a channel that has an element when the watch has shown, since the last one was received, that the
+// drain of a Node was requested, that such a request was withdrawn, or that a Node was marked or unmarked for one: the
+// watch may show the mark after the withdrawal. The same for a Node with a mark that was uncordoned.
+func (r requests) ByHand() <-chan struct{} { return r.noticed }
 
 // notice compares what the watch shows of a Node with what it showed before, which may be nil.
 func (r requests) notice(before, now any) {
-	state := func(obj any) (requested, marked bool) {
+	type state struct{ requested, marked, uncordoned bool }
+	of := func(obj any) state {
 		node, ok := obj.(*corev1.Node)
 		if !ok {
-			return false, false
+			return state{}
 		}
 		mark, _ := MarkOf(node)
-		return IsDrainRequested(node), mark.Reason == string(event.DrainRequested)
+		return state{IsDrainRequested(node), mark.Reason == string(event.DrainRequested), r.cfg.isUncordoned(node)}
 	}
-	wasRequested, wasMarked := state(before)
-	if isRequested, isMarked := state(now); wasRequested == isRequested && wasMarked == isMarked {
+	if of(before) == of(now) {
 		return
 	}
 	select {

@@ -23,6 +23,10 @@ func TestDrainRequests(t *testing.T) {
 		n.Annotations[Annotation] = Mark{InstanceID: id, Reason: string(kind)}.encode()
 		return n
 	}
+	tainted := func(n *corev1.Node) *corev1.Node {
+		n.Spec.Taints = []corev1.Taint{{Key: "leaving", Effect: corev1.TaintEffectNoSchedule}}
+		return n
+	}
 	for name, tt := range map[string]struct {
 		before, now any
 		want        bool
@@ -38,12 +42,13 @@ func TestDrainRequests(t *testing.T) {
 		"withdrawn from before": {annotated(id), annotated("x"), true},
 		"marked afterwards":     {marked(event.Alarm), marked(event.DrainRequested), true},
 		"still marked":          {marked(event.DrainRequested), marked(event.DrainRequested), false},
-		"marked for another":    {annotated(""), marked(event.Alarm), false},
+		"marked for another":    {annotated(""), tainted(marked(event.Alarm)), false},
+		"the taint is removed":  {tainted(marked(event.Alarm)), marked(event.Alarm), true},
 	} {
-		r := requests{make(chan struct{}, 1)}
+		r := requests{Config{TaintKey: "leaving", TaintEffect: "NoSchedule"}, make(chan struct{}, 1)}
 		r.notice(tt.before, tt.now)
 		r.notice(tt.before, tt.now)
-		if got := len(r.DrainRequests()) == 1; got != tt.want {
+		if got := len(r.ByHand()) == 1; got != tt.want {
 			t.Errorf("%s: noticed %t", name, got)
 		}
 		trimmed, err := trim(tt.now)
