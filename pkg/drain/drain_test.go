@@ -79,18 +79,24 @@ func TestPodsOfDaemonSetsOfAnUntaintedNode(t *testing.T) {
 	check("never tainted", true, time.Hour, time.Hour)
 	check("tainted during the drain", true, 10*time.Second, 10*time.Second, "evict n/logs")
 	check("tainted before the drain, and the watch is behind", false, 0, 30*time.Second, "evict n/logs")
-	virtual(t, "the taint is removed during the drain", func(t *testing.T) {
-		c := newCluster(t)
-		c.addPod("n", "job", "", annotatedWait)
-		c.addPod("n", "logs", "", func(p *corev1.Pod) { p.OwnerReferences = []metav1.OwnerReference{*owners["DaemonSet"]} })
-		c.untainted.Store(true)
-		c.start(defaults)
-		time.AfterFunc(20*time.Minute, func() { c.end(runningPod("job")) })
-		if report, err := c.drain("n", time.Hour)(); err != nil || len(report.Left) > 0 {
-			t.Errorf("got %+v, %v", report, err)
-		}
-		c.expectRequests()
-	})
+	for name, tt := range map[string]struct{ removed, job time.Duration }{
+		"the taint is removed before the watch shows it": {0, 20 * time.Minute},
+		"the taint is removed early":                     {5 * time.Second, 20 * time.Second},
+	} {
+		virtual(t, name, func(t *testing.T) {
+			c := newCluster(t)
+			c.addPod("n", "job", "", annotatedWait)
+			c.addPod("n", "logs", "", func(p *corev1.Pod) { p.OwnerReferences = []metav1.OwnerReference{*owners["DaemonSet"]} })
+			c.untainted.Store(tt.removed == 0)
+			time.AfterFunc(tt.removed, func() { c.untainted.Store(true) })
+			c.start(defaults)
+			time.AfterFunc(tt.job, func() { c.end(runningPod("job")) })
+			if report, err := c.drain("n", time.Hour)(); err != nil || len(report.Left) > 0 {
+				t.Errorf("got %+v, %v", report, err)
+			}
+			c.expectRequests()
+		})
+	}
 }
 
 func TestDrainWaitsForTheSettleTime(t *testing.T) {

@@ -43,6 +43,7 @@ type run struct {
 	tierSince    map[int]time.Time // when each tier has started for the first time
 	grantedUntil time.Time         // when the last grace period ends that was granted before the deadline
 	replaced     bool              // the API server has said that another Node has the name
+	tainted      bool              // the watch has shown the taint
 	deadSince    time.Time         // since when the drain knows that the kubelet is dead; zero if it is not
 	controls     Controls
 	expected     time.Time // when the drain ends by the forecast made as it began; zero without one
@@ -282,10 +283,12 @@ func (r *run) observeBinding(rec *record) {
 }
 
 // isUntainted reports whether the node does not have the taint. The watch is believed from the start if the taint
-// could not be written, and otherwise when it has had the time to show it.
+// could not be written, and otherwise when it has shown it, or has had the time to.
 func (r *run) isUntainted() bool {
-	written := !r.node.Untainted && time.Since(r.started) < taintUpdateTimeout
-	return !written && r.drainer.rules.Untainted(r.node.Name)
+	untainted := r.drainer.rules.Untainted(r.node.Name)
+	r.tainted = r.tainted || !untainted
+	isBehind := !r.node.Untainted && !r.tainted && time.Since(r.started) < taintUpdateTimeout
+	return untainted && !isBehind
 }
 
 func deleteMissing[V, P any](m map[string]V, present map[string]P) {
