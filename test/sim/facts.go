@@ -28,6 +28,7 @@ type facts struct {
 	losses    map[string]bool        // installs of which messages were lost
 	returns   map[string][]time.Time // by instance: when its machine booted again
 	cordons   map[string]time.Time   // by instance: when an administrator cordoned its node
+	uncordons map[string][]time.Time // by instance: when an administrator uncordoned its node
 	replaced  map[string]time.Time   // by instance: when another one registered a Node of its name
 	rejoined  map[string][]time.Time // by instance: when its Node registered again
 	hung      map[string][]span      // by instance: when its container runtime hung; until its machine booted again
@@ -44,7 +45,8 @@ const mostRemovals = 300
 func newFacts(w *world) *facts {
 	return &facts{
 		world: w, truths: map[string][]truth{}, losses: map[string]bool{}, returns: map[string][]time.Time{},
-		cordons: map[string]time.Time{}, replaced: map[string]time.Time{}, rejoined: map[string][]time.Time{},
+		cordons: map[string]time.Time{}, uncordons: map[string][]time.Time{},
+		replaced: map[string]time.Time{}, rejoined: map[string][]time.Time{},
 		removed: map[string]int{}, hung: map[string][]span{},
 	}
 }
@@ -101,6 +103,15 @@ func (f *facts) cordoned(id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.cordons[id] = time.Now()
+}
+
+// uncordoned records that an administrator has uncordoned a node. What an administrator has cordoned before does not
+// count any more.
+func (f *facts) uncordoned(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.uncordons[id] = append(f.uncordons[id], time.Now())
+	delete(f.cordons, id)
 }
 
 // truthsAt returns the reasons for an instance to end at a time, and those that were canceled less than the grace

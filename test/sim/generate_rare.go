@@ -31,6 +31,7 @@ func (g rareGenerator) all() {
 		{8, events.hang},
 		{8, events.stopAgent},
 		{12, events.configure},
+		{12, events.uncordon},
 	} {
 		if g.chance(add.chance) {
 			add.to()

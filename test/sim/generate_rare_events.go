@@ -105,6 +105,13 @@ func (g rareEvents) rejoin() {
 	}
 }
 
+// uncordon has an administrator uncordon a node during its drain.
+func (g rareEvents) uncordon() {
+	if s, ok := g.nodeStep(drains()...); ok {
+		g.after(s, time.Second, oneOf(g.generator, time.Minute, 20*time.Minute), Step{Do: "uncordon"})
+	}
+}
+
 // hang has the container runtime of a node hang, before or during its drain.
 func (g rareEvents) hang() {
 	if s, ok := g.nodeStep(append(drains(), "interrupt")...); ok {

@@ -61,9 +61,19 @@ func (j boundJudge) knownAt(h Hook, a awsim.Action) time.Time {
 	return a.StartedAt
 }
 
-// cordonedAgain: when the Node of an instance registers again while a hook holds it, it is cordoned again.
+// cordonedAgain: when the Node of an instance registers again while a hook holds it, or an administrator uncordons it,
+// it is cordoned again.
 func (j boundJudge) cordonedAgain(c *cluster, h Hook, a awsim.Action) {
 	known, closed := j.knownAt(h, a), orNow(a.ClosedAt)
+	for _, at := range j.facts.uncordons[a.InstanceID] {
+		due := at.Add(j.configs[h.Install].ResyncInterval + 2*time.Minute + 2*c.Timing.Watch)
+		out := overlap(j.outages(h.Install, c), at.Add(-time.Minute), due) > 0
+		n := nodeAt(&c.changes, a.InstanceID, due)
+		if at.After(known) && due.Before(closed) && !out && n != nil && !isTainted(n) {
+			j.violate("stays cordoned", due, "node %s was uncordoned %v, and is not cordoned again while hook %s is open",
+				a.InstanceID, j.since(at), a.Hook)
+		}
+	}
 	for _, at := range j.facts.rejoined[a.InstanceID] {
 		due := at.Add(time.Minute + 2*c.Timing.Watch)
 		out := overlap(j.outages(h.Install, c), at.Add(-time.Minute), due) > 0
@@ -73,6 +83,13 @@ func (j boundJudge) cordonedAgain(c *cluster, h Hook, a awsim.Action) {
 				a.InstanceID, a.Hook)
 		}
 	}
+}
+
+// isTainted reports whether a Node has the taint of an agent.
+func isTainted(n *corev1.Node) bool {
+	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
+		return strings.HasPrefix(t.Key, "node-drainer.io/")
+	})
 }
 
 // drainEnds: a drain ends by its deadline and the grace periods that were granted before, whatever pods, webhooks and

@@ -93,7 +93,7 @@ func (w events) doToNode(s Step) error {
 		return groupEvents{w}.change(s, ids)
 	case "maintain":
 		return w.maintain(w.some(ids, s.Node, s.N), s.For)
-	case "cordon", "annotate", "alarm", "rejoin", "hang", "hold", "extend":
+	case "cordon", "uncordon", "annotate", "alarm", "rejoin", "hang", "hold", "extend":
 		return nodeEvents(w).change(id, s)
 	case "mislead", "mislead-maintenance":
 		return forger{w}.aboutNode(id, s)

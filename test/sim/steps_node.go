@@ -2,6 +2,7 @@ package sim
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,6 +39,8 @@ func (w nodeEvents) change(id string, s Step) error {
 		w.alarm(id, s)
 	case "cordon":
 		w.cordon(id)
+	case "uncordon":
+		w.uncordon(id)
 	case "hold":
 		return w.control(id, node.HoldAnnotation, s.For)
 	case "extend":
@@ -131,6 +134,17 @@ func (w nodeEvents) cordon(id string) {
 			n.Spec.Unschedulable = true
 			w.facts.cordoned(id)
 		}
+	})
+}
+
+// uncordon uncordons a node as an administrator does, and removes the taints of agents, but not the mark.
+func (w nodeEvents) uncordon(id string) {
+	kube.Update(w.machines.find(id).cluster.server, nodeName(id), func(n *corev1.Node) {
+		w.facts.uncordoned(id)
+		n.Spec.Unschedulable = false
+		n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool {
+			return strings.HasPrefix(t.Key, "node-drainer.io/")
+		})
 	})
 }
 
