@@ -77,6 +77,26 @@ func (r *record) doCordon(ctx context.Context, w work) (result, error) {
 	}, nil
 }
 
+// drainRun is the drain of a node that is running.
+type drainRun struct {
+	deadline time.Time
+	tighter  chan time.Time // takes earlier deadlines
+}
+
+// tighten sends the drain an earlier deadline, in place of one that it has not received yet. It does nothing for
+// another step, and without a deadline.
+func (d *drainRun) tighten(deadline time.Time) {
+	if d == nil || deadline.IsZero() || !deadline.Before(d.deadline) {
+		return
+	}
+	d.deadline = deadline
+	select {
+	case <-d.tighter:
+	default:
+	}
+	d.tighter <- deadline
+}
+
 // drainWork is what a drain needs to know.
 type drainWork struct {
 	run        *drainRun

@@ -56,12 +56,6 @@ type failure struct {
 	next   time.Time
 }
 
-// drainRun is the drain of a node that is running.
-type drainRun struct {
-	deadline time.Time
-	tighter  chan time.Time // takes earlier deadlines
-}
-
 // errNotNeeded: nothing needs the step any more.
 var errNotNeeded = errors.New("nothing needs it any more")
 
@@ -398,20 +392,6 @@ func (r *record) failedAgain(st step, began time.Time) {
 	if deadline := time.UnixMilli(st.deadline); deadline.After(now) {
 		f.next = earlier(f.next, deadline)
 	}
-}
-
-// tighten sends the drain an earlier deadline, in place of one that it has not received yet. It does nothing for
-// another step, and without a deadline.
-func (d *drainRun) tighten(deadline time.Time) {
-	if d == nil || deadline.IsZero() || !deadline.Before(d.deadline) {
-		return
-	}
-	d.deadline = deadline
-	select {
-	case <-d.tighter:
-	default:
-	}
-	d.tighter <- deadline
 }
 
 func (r *record) startStep(ctx context.Context, st step, p plan) {
