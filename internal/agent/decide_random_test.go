@@ -116,7 +116,7 @@ func (w randomWorld) state() state {
 	s.notBefore, s.lateNext = w.past(), oneOf(w.Rand, w.past(), w.near())
 	s.requested, s.removed, s.withdrawn = w.IntN(3) == 0, w.IntN(3) == 0, w.IntN(3) == 0
 	s.mustJudge, s.nextJudge, s.nextWithdraw = w.IntN(3) == 0, w.near(), w.near()
-	s.beganMaint, s.mustPut = w.past(), w.IntN(8) == 0
+	s.beganMaint, s.mustPut, s.uncordoned = w.past(), w.IntN(8) == 0, w.IntN(8) == 0
 	s.running, s.failing = map[step]time.Time{}, map[step]time.Time{}
 	first := s.decide(w.policy())
 	for _, st := range first.steps {
