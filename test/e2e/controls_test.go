@@ -3,6 +3,8 @@
 package e2e
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -78,6 +80,34 @@ func TestControlsOfADrain(t *testing.T) {
 		agent.waitLog("termination ended", "outcome", "left-behind")
 		f.assertEndsBy(instance, 2*time.Minute)
 	})
+}
+
+// TestUncordonedNode: a node that somebody uncordons while it is drained is cordoned again, by the same deadline.
+func TestUncordonedNode(t *testing.T) {
+	t.Parallel()
+	f := newFixtureWithHook(t)
+	name, instance := f.node()
+	f.node()
+	f.deploy("api", name, 1, cluster.Pods{Stop: time.Second, GracePeriod: 5 * time.Second})
+	f.must(f.cluster.MaxUnavailable(f.ctx, f.namespace, "api", "0"))
+	agent := f.startAgent("DRAIN_TIMEOUT=2m")
+	f.terminate(instance)
+	agent.waitLog("eviction blocked")
+	before := f.getNode(name).Annotations[mark]
+	f.change(name, func(n *corev1.Node) {
+		n.Spec.Unschedulable = false
+		n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == taint })
+	})
+	eventually(t, 90*time.Second, func() string {
+		n := f.getNode(name)
+		isTainted := slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == taint })
+		if !isTainted || !n.Spec.Unschedulable || n.Annotations[mark] != before {
+			return fmt.Sprintf("the node is not cordoned again: %v, %t, %s", n.Spec.Taints, n.Spec.Unschedulable, n.Annotations[mark])
+		}
+		return ""
+	})
+	agent.waitLog("termination ended", "outcome", "drained")
+	f.assertEndsBy(instance, 3*time.Minute)
 }
 
 // TestDrainsWaitForRoom: the drain that an annotation asks for waits while a pod of a drained node is Pending.
