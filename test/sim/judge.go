@@ -79,10 +79,7 @@ func (j *judge) all() []Violation {
 		j.violate("right object", r.At, "%s sent %s %s of %s without its UID or resource version", r.Client, r.Verb,
 			r.Resource, r.Name)
 	}
-	for _, r := range j.facts.canceled {
-		j.violate("evictions answered", r.At, "%s was told to stop, and canceled the eviction of pod %s", r.Client,
-			r.Name)
-	}
+	j.evictionsAnswered()
 	j.noMessageLeft()
 	j.nothingRepeated()
 	if most := j.machines.mostLaunched(); most >= j.mostLaunches() {
@@ -92,6 +89,16 @@ func (j *judge) all() []Violation {
 	j.violations = append(j.violations, j.rollouts.violations...)
 	slices.SortStableFunc(j.violations, func(a, b Violation) int { return int(a.At - b.At) })
 	return j.violations
+}
+
+// evictionsAnswered: an agent that is told to stop waits for the answers to its evictions. One of an older commit does
+// not.
+func (j *judge) evictionsAnswered() {
+	for _, r := range j.facts.canceled {
+		if len(j.spec.Versions) == 0 {
+			j.violate("evictions answered", r.At, "%s was told to stop, and canceled the eviction of pod %s", r.Client, r.Name)
+		}
+	}
 }
 
 // podsOn returns the pods that must leave a node and were on it, by name.
