@@ -180,7 +180,7 @@ func (a *agent) runProcess(ctx context.Context, cfg config.Agent) error {
 	env.HandOvers = map[string]handover.Releaser{groupKind: releaser{a.cluster, p}}
 	logger := zerolog.New(a.world.log.writer(a.name)).Level(zerolog.InfoLevel)
 	if old { // of a commit that knows no policies of Nodes
-		return errors.Join(runOld(ctx, a.environ(), env, logger), context.Cause(ctx))
+		return errors.Join(runOld(ctx, onlyKnown(a.environ(), oldVariables()), env, logger), context.Cause(ctx))
 	}
 	return errors.Join(app.RunIn(ctx, cfg, env, logger), context.Cause(ctx))
 }

@@ -13,6 +13,8 @@ import (
 // place of this file.
 const hasOld = false
 
+func oldVariables() []string { return nil }
+
 func runOld(context.Context, []string, app.Environment, zerolog.Logger) error {
 	return errors.ErrUnsupported
 }

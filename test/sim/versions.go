@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/node-drainer/node-drainer/internal/retry"
@@ -31,6 +32,14 @@ func (w *world) startVersions(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// onlyKnown returns the variables that have one of the names.
+func onlyKnown(environ, names []string) []string {
+	return slices.DeleteFunc(environ, func(s string) bool {
+		name, _, _ := strings.Cut(s, "=")
+		return !slices.Contains(names, name)
+	})
 }
 
 func (a *agent) changeVersion(ctx context.Context, v Version) {

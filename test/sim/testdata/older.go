@@ -16,11 +16,19 @@ import (
 // of Redis had a program of their own.
 const hasOld = true
 
+// oldVariables returns the variables that the agent of the older commit knows.
+func oldVariables() (names []string) {
+	for _, v := range oldconfig.Variables() {
+		names = append(names, v.Name)
+	}
+	return names
+}
+
 // runOld runs the agent of the older commit. What its RunIn expects is adapted here.
 func runOld(ctx context.Context, environ []string, env app.Environment, logger zerolog.Logger) error {
 	cfg, err := oldconfig.ReadAgent(environ)
 	if err != nil {
-		return err
+		panic(err) // Else no agent of the older commit would run, and nothing would say so.
 	}
 	kinds := map[string]oldhandover.Kind{}
 	for name, releaser := range env.HandOvers {
