@@ -51,6 +51,7 @@ func (j boundJudge) judgeDrain(c *cluster, h Hook, a awsim.Action) {
 	j.drainEnds(c, h, a)
 	hungJudge{j}.drainEnds(c, h, a)
 	j.cordonedAgain(c, h, a)
+	j.staysTainted(c, h, a)
 }
 
 // knownAt returns when the agent knows of an action: with a lost message at the next resync.
@@ -61,20 +62,24 @@ func (j boundJudge) knownAt(h Hook, a awsim.Action) time.Time {
 	return a.StartedAt
 }
 
-// cordonedAgain: when the Node of an instance registers again while a hook holds it, or an administrator uncordons it,
-// it is cordoned again.
-func (j boundJudge) cordonedAgain(c *cluster, h Hook, a awsim.Action) {
+// staysTainted: when an administrator uncordons a node while a hook holds its instance, it is cordoned again. An older
+// commit does not do that.
+func (j boundJudge) staysTainted(c *cluster, h Hook, a awsim.Action) {
 	known, closed := j.knownAt(h, a), orNow(a.ClosedAt)
 	for _, at := range j.facts.uncordons[a.InstanceID] {
 		due := at.Add(j.configs[h.Install].ResyncInterval + 2*time.Minute + 2*c.Timing.Watch)
 		out := overlap(j.outages(h.Install, c), at.Add(-time.Minute), due) > 0
 		n := nodeAt(&c.changes, a.InstanceID, due)
-		isOld := len(j.spec.Versions) > 0 // An older commit does not cordon it again.
-		if at.After(known) && due.Before(closed) && !out && n != nil && !isTainted(n) && !isOld {
+		if at.After(known) && due.Before(closed) && !out && n != nil && !isTainted(n) && len(j.spec.Versions) == 0 {
 			j.violate("stays cordoned", due, "node %s was uncordoned %v, and is not cordoned again while hook %s is open",
 				a.InstanceID, j.since(at), a.Hook)
 		}
 	}
+}
+
+// cordonedAgain: when the Node of an instance registers again while a hook holds it, it is cordoned again.
+func (j boundJudge) cordonedAgain(c *cluster, h Hook, a awsim.Action) {
+	known, closed := j.knownAt(h, a), orNow(a.ClosedAt)
 	for _, at := range j.facts.rejoined[a.InstanceID] {
 		due := at.Add(time.Minute + 2*c.Timing.Watch)
 		out := overlap(j.outages(h.Install, c), at.Add(-time.Minute), due) > 0
