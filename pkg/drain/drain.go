@@ -100,9 +100,10 @@ func (d *Drainer) Synced() bool {
 
 // Drain empties a node. It returns when a fresh list shows that no pod is left that must leave, or that those that are
 // left at the deadline may be left; and 25 s after the deadline at the latest, or after the last grace period
-// that it has granted before the deadline. The report names the pods that are left. If the API server does not answer
-// then, these are the pods that the watch has shown last. The error is ErrReplaced, the cause of ctx's end, or that the
-// target has no deadline. With the first two the report has what the drain did until then.
+// that it has granted before the deadline. An eviction that is in flight then, or when ctx ends, has a second more. The
+// report names the pods that are left. If the API server does not answer then, these are the pods that the watch has
+// shown last. The error is ErrReplaced, the cause of ctx's end, or that the target has no deadline. With the first two
+// the report has what the drain did until then.
 func (d *Drainer) Drain(ctx context.Context, t Target) (Report, error) {
 	report, err := d.drain(ctx, t)
 	d.observer.DrainEnded(t, report.result(err))
