@@ -423,7 +423,8 @@ func (j podJudge) canTell(install string, c *cluster, i awsim.Interruption) bool
 		overlap(j.outages(install, c), i.WarnedAt.Add(-time.Minute), i.TakenAt) == 0
 }
 
-// deadNodes: pods that are lost with a dead machine are not reported as pods that an agent left behind.
+// deadNodes: pods that are lost with a dead machine are not reported as pods that an agent left behind. One that has
+// booted again is not dead.
 func (j *judge) deadNodes() {
 	for _, l := range j.log.all() {
 		if !strings.Contains(l.text, `"termination ended"`) || !strings.Contains(l.text, `"left-behind"`) {
@@ -432,7 +433,8 @@ func (j *judge) deadNodes() {
 		for id, m := range j.machines.instances {
 			install := agentOf(l.who)
 			deletes := j.configs[install].Drain.AtDeadline == "delete"
-			sees := overlap(j.outages(install, m.cluster), l.at.Add(-slack), l.at) == 0 && !j.facts.isReplaced(id, l.at)
+			sees := overlap(j.outages(install, m.cluster), l.at.Add(-slack), l.at) == 0 && !j.facts.isReplaced(id, l.at) &&
+				!j.facts.hasReturned(id, j.began, l.at)
 			if strings.Contains(l.text, id) && deletes && sees && j.facts.hasFailed(id, l.at.Add(-2*slack)) {
 				j.violate("dead nodes", l.at, "the termination of %s, whose machine is dead, is reported as left-behind", id)
 			}
