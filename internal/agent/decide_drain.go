@@ -78,6 +78,9 @@ func (s *state) cordonAndDrain(r *reason, p policy, out *plan) {
 			return
 		}
 	}
+	if s.isUncordoned() && s.now.Before(s.cordonAgainAt) {
+		out.at(s.cordonAgainAt)
+	}
 	if s.isOld(r) {
 		s.askAWS(r, out)
 		return

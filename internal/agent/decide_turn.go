@@ -49,7 +49,8 @@ func (s *state) mustWait(r *reason, p policy) bool {
 	return r.mayWait(p) && s.registered && !s.hasTurn && !r.draining && s.node.Mark.Deadline.IsZero()
 }
 
-// isTooOld reports whether a rebalance recommendation has waited for so long that its node would not stay cordoned.
+// isTooOld reports whether a rebalance recommendation has waited for so long that its node would not stay cordoned, or
+// has the instance decided about again when it has.
 func (s *state) isTooOld(r *reason, p policy, out *plan) bool {
 	timeout := p.events.RebalanceTimeout
 	if r.Kind != event.RebalanceRecommendation || timeout == 0 {

@@ -173,7 +173,6 @@ func (r *record) decide(ctx context.Context) (again time.Time, busy bool) {
 			one.settle(nil)
 		}
 	}
-	r.cordonAgain(&p)
 	r.report(&p)
 	r.carryOut(ctx, &p)
 	switch now := time.Now(); {
@@ -205,7 +204,7 @@ func (r *record) read() {
 			r.unseenUID = ""
 		}
 	}
-	s.uncordoned = s.now.After(r.written.Add(cordonAgainAfter)) && (s.node.Uncordoned || s.node.Mark.Since.IsZero())
+	s.cordonAgainAt = r.written.Add(cordonAgainAfter)
 	s.running, s.failing = map[step]time.Time{}, map[step]time.Time{}
 	for st, f := range r.failed {
 		s.failing[st] = f.since
@@ -265,13 +264,6 @@ func (r *record) takeTurn(p policy) {
 	if c.kind != "" && !s.hasTurn {
 		r.claimed = c.kind
 		s.hasTurn, s.refusal = r.turns.take(c, p)
-	}
-}
-
-// cordonAgain has the instance decided about again when its node may be cordoned again, which somebody has uncordoned.
-func (r *record) cordonAgain(p *plan) {
-	if r.state.node.Uncordoned && !r.state.uncordoned && len(r.state.reasons) > 0 {
-		p.at(r.written.Add(cordonAgainAfter + time.Millisecond))
 	}
 }
 

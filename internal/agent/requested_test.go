@@ -14,7 +14,7 @@ import (
 	"github.com/node-drainer/node-drainer/internal/node"
 )
 
-// DrainRequests has an element when request has changed the Node.
+// ByHand has an element when request has changed the Node.
 func (f nodes) ByHand() <-chan struct{} { return f.requestChannel() }
 
 func (f *fixture) requestChannel() chan struct{} {

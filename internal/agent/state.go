@@ -35,17 +35,17 @@ type state struct {
 	node       node.Node // with the mark that it is known to have
 	nodeSince  time.Time // since when this process knows the Node
 	registered bool
-	uncordoned bool // somebody has uncordoned the node, or removed its mark
 	reasons    []*reason
 	running    map[step]time.Time // since when, with the attempts before
 	failing    map[step]time.Time // since when steps have failed that are not being done
 
 	// The drain of the node.
-	finished  finishedDrain
-	tried     string    // the UID of the Node whose drain has begun, and not ended
-	before    time.Time // since when the node was cordoned before the last cordon
-	left      bool      // the name of the drained Node is another instance's
-	notBefore time.Time // no drain begins before, since the last one failed
+	finished      finishedDrain
+	tried         string    // the UID of the Node whose drain has begun, and not ended
+	before        time.Time // since when the node was cordoned before the last cordon
+	left          bool      // the name of the drained Node is another instance's
+	notBefore     time.Time // no drain begins before, since the last one failed
+	cordonAgainAt time.Time // when the node may be cordoned again if somebody has uncordoned it
 
 	// Pods that come late.
 	lateNext time.Time // the node is not watched for them before
@@ -134,9 +134,12 @@ func (r *reason) limitBegan() bool { return !r.limit.known.IsZero() || r.markedU
 
 // isMarked reports whether the Node is cordoned, and has the deadline of the reason.
 func (s *state) isMarked(r *reason, p policy) bool {
-	isCordoned := p.dryRun || !s.uncordoned
+	isCordoned := p.dryRun || !s.isUncordoned() || s.now.Before(s.cordonAgainAt)
 	return isCordoned && r.markedUID == s.node.UID && !r.deadline.IsZero() && !r.deadline.After(r.drainBy(p))
 }
+
+// isUncordoned reports whether the node has no mark, or somebody has uncordoned it.
+func (s *state) isUncordoned() bool { return s.node.Uncordoned || s.node.Mark.Since.IsZero() }
 
 // isRecorded reports whether the mark of the Node says all that the messages of the reason did: they are not needed.
 // That of a hook is, if nothing else says which one holds the instance should the Node be deleted.
