@@ -120,10 +120,13 @@ func cordonPatch(current *corev1.Node, cfg Config, reason Reason, now time.Time)
 }
 
 // isUncordoned reports whether the Node has a mark, and not the taint, or is not unschedulable although the
-// configuration says so.
+// configuration says so. It parses no mark of a Node that is cordoned.
 func (c Config) isUncordoned(node *corev1.Node) bool {
+	if slices.ContainsFunc(node.Spec.Taints, c.isTaint) && (node.Spec.Unschedulable || !c.Cordon) {
+		return false
+	}
 	_, marked := MarkOf(node)
-	return marked && (!slices.ContainsFunc(node.Spec.Taints, c.isTaint) || c.Cordon && !node.Spec.Unschedulable)
+	return marked
 }
 
 // uncordonPatch returns the patch that removes our mark, and what it lists as added, from current; nil if

@@ -123,6 +123,7 @@ func (d *Drainer) drain(ctx context.Context, t Target) (Report, error) {
 	}
 	for {
 		if r.isReplaced() {
+			stop()
 			report := r.interrupted()
 			report.Lost, report.Unverified = true, true
 			return report, ErrReplaced

@@ -95,11 +95,11 @@ func outcomeOf(receives int, err error, hasRedrive, stopping bool) (Outcome, tim
 // releasePause returns how long a message for another process stays invisible to it: 10 s at most, which the process
 // may need it for, until it has most likely received it. Of one that nobody takes, as a forged one, up to five minutes.
 func releasePause(receives int) time.Duration {
-	const short, shortReleases, longest = 10 * time.Second, 6, 5 * time.Minute
+	const short, shortReleases, doublings, longest = 10 * time.Second, 6, 5, 5 * time.Minute
 	if receives <= shortReleases {
 		return min(backoff(receives-1), short)
 	}
-	return min(short<<min(receives-shortReleases, shortReleases), longest)
+	return min(short<<min(receives-shortReleases, doublings), longest)
 }
 
 // backoff returns 0, 1, 3, 7, 15, 31 and then always 60 seconds.

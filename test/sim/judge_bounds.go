@@ -92,11 +92,10 @@ func (j boundJudge) cordonedAgain(c *cluster, h Hook, a awsim.Action) {
 }
 
 // isTainted reports whether a Node has the taint of an agent.
-func isTainted(n *corev1.Node) bool {
-	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
-		return strings.HasPrefix(t.Key, "node-drainer.io/")
-	})
-}
+func isTainted(n *corev1.Node) bool { return slices.ContainsFunc(n.Spec.Taints, isOfAgent) }
+
+// isOfAgent reports whether a taint is that of an agent, whose key may be configured.
+func isOfAgent(t corev1.Taint) bool { return strings.HasPrefix(t.Key, "node-drainer.io/") }
 
 // drainEnds: a drain ends by its deadline and the grace periods that were granted before, whatever pods, webhooks and
 // messages do.

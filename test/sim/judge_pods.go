@@ -347,7 +347,7 @@ func (j *judge) marksOn(n *corev1.Node) (marks []string) {
 		}
 	}
 	for _, t := range n.Spec.Taints {
-		if strings.HasPrefix(t.Key, "node-drainer.io/") {
+		if isOfAgent(t) {
 			marks = append(marks, t.ToString())
 		}
 	}

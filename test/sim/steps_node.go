@@ -142,9 +142,7 @@ func (w nodeEvents) uncordon(id string) {
 	kube.Update(w.machines.find(id).cluster.server, nodeName(id), func(n *corev1.Node) {
 		w.facts.uncordoned(id)
 		n.Spec.Unschedulable = false
-		n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool {
-			return strings.HasPrefix(t.Key, "node-drainer.io/")
-		})
+		n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, isOfAgent)
 	})
 }
 
